@@ -1,0 +1,158 @@
+"""Figures that describe where each attention head listened, computed from the alignment of one clip.
+
+Shapes: ``H`` heads, ``T`` video frames (the queries), ``A`` audio frames (the keys). ``weights[h, t, a]`` is the share
+of frame ``t``'s attention that head ``h`` put on sound ``a``; what is missing from 1 over the real keys is the null
+mass, the weight on "no sound belongs to this face now". Lag is the time of the sound minus the time of the frame:
+positive means the head attends to sound after the frame.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from avfusion.clock import AUDIO_HZ, VIDEO_HZ
+
+Floats = NDArray[np.float64]
+
+# Above this null mass what is left on the sound is rounding: where it points means nothing.
+MAX_NULL_MASS = 0.999
+
+
+@dataclass(frozen=True)
+class AlignmentStatistics:
+    """What each head did in each frame of one clip. Every array is ``(H, T)`` float64.
+
+    Frames that are not real are NaN throughout. Lag, width and entropy describe the weights renormalized over the
+    sound, and are NaN where the null mass exceeds 0.999, because then the head heard nothing.
+
+    Attributes:
+        null_mass: 0..1, share of the attention that fell on no sound.
+        lag_ms: mean lag of the attended sound, in milliseconds; positive: sound after the frame.
+        width_ms: standard deviation of the lag, in milliseconds.
+        entropy: 0..1, entropy of the weights over that of equal weights on all the keys in reach; 0 = one key only.
+    """
+
+    null_mass: Floats
+    lag_ms: Floats
+    width_ms: Floats
+    entropy: Floats
+
+
+def alignment_statistics(
+    weights: ArrayLike,
+    query_s: ArrayLike | None = None,
+    key_s: ArrayLike | None = None,
+    key_mask: ArrayLike | None = None,
+    frame_mask: ArrayLike | None = None,
+    window_s: float | None = None,
+) -> AlignmentStatistics:
+    """Null mass, lag, width and entropy of every head in every frame.
+
+    Args:
+        weights: ``(H, T, A)`` attention weights of one clip; the null key is left out.
+        query_s: ``(T,)`` times of the video frames in seconds; default 25 a second from 0.
+        key_s: ``(A,)`` times of the audio frames in seconds; default 100 a second from 0.
+        key_mask: ``(A,)`` bool, True = real sound; weights elsewhere are left out. Default: all real.
+        frame_mask: ``(T,)`` bool, True = real frame. Default: all real.
+        window_s: the keys in reach of a frame are those at most this many seconds away; None: all. It only
+            sets what the entropy is compared with.
+
+    Raises:
+        ValueError: shapes that do not fit together, or times that are not finite.
+
+    Source: DESIGN section 8, "Per head".
+    """
+    maps = _as_maps(weights)
+    _, num_frames, num_keys = maps.shape
+    query = _fitted("query_s", np.arange(num_frames) / VIDEO_HZ if query_s is None else query_s, num_frames)
+    key = _fitted("key_s", np.arange(num_keys) / AUDIO_HZ if key_s is None else key_s, num_keys)
+    real_key = _fitted("key_mask", np.ones(num_keys) if key_mask is None else key_mask, num_keys) > 0
+    real_frame = _fitted("frame_mask", np.ones(num_frames) if frame_mask is None else frame_mask, num_frames) > 0
+
+    heard = np.where(real_key, maps, 0.0)
+    mass = heard.sum(axis=-1)
+    null_mass = np.clip(1.0 - mass, 0.0, 1.0)
+    meaningful = real_frame & (null_mass <= MAX_NULL_MASS)
+    shares = heard / np.where(meaningful, mass, np.nan)[..., None]
+
+    lag_s = key[None, :] - query[:, None]
+    mean_s = np.einsum("hta,ta->ht", shares, lag_s)
+    variance = (shares * (lag_s[None] - mean_s[..., None]) ** 2).sum(axis=-1)
+    # Half a sample of slack, so that a window of 0.5 s holds the key at 0.5 s whatever its last binary digit.
+    reach = real_key & (True if window_s is None else np.abs(lag_s) <= window_s + 0.5 / AUDIO_HZ)
+    return AlignmentStatistics(
+        null_mass=np.where(real_frame, null_mass, np.nan),
+        lag_ms=1000.0 * mean_s,
+        width_ms=1000.0 * np.sqrt(variance),
+        entropy=_relative_entropy(shares, np.broadcast_to(reach, lag_s.shape).sum(axis=-1)),
+    )
+
+
+def lag_axis_s(half_width_s: float = 0.5, key_hz: int = AUDIO_HZ) -> Floats:
+    """``(L,)`` lags in seconds of the rows of :func:`lag_image`, from ``-half_width_s`` to ``+half_width_s``."""
+    half = round(half_width_s * key_hz)
+    return np.arange(-half, half + 1) / key_hz
+
+
+def lag_image(
+    weights: ArrayLike, half_width_s: float = 0.5, query_hz: int = VIDEO_HZ, key_hz: int = AUDIO_HZ
+) -> Floats:
+    """One head's map in lag coordinates: a head that always listens 60 ms late is a straight line at +60 ms.
+
+    Args:
+        weights: ``(T, A)`` of one head, both axes starting at the same instant.
+        half_width_s: lags from minus to plus this many seconds are kept.
+        query_hz: video frames a second.
+        key_hz: audio frames a second.
+
+    Returns:
+        ``(L, T)``: row ``l`` holds the weights at lag ``lag_axis_s(...)[l]``; NaN where that lies outside the sound.
+
+    Raises:
+        ValueError: weights that are not two-dimensional.
+    """
+    grid = np.asarray(weights, dtype=np.float64)
+    if grid.ndim != 2:
+        raise ValueError(f"expected the weights of one head (T, A), found shape {grid.shape}")
+    num_frames, num_keys = grid.shape
+    half = round(half_width_s * key_hz)
+    nearest = np.rint(np.arange(num_frames) * key_hz / query_hz).astype(np.int64)
+    keys = nearest[None, :] + np.arange(-half, half + 1)[:, None]
+    inside = (keys >= 0) & (keys < num_keys)
+    image = np.full(keys.shape, np.nan)
+    rows, columns = np.nonzero(inside)
+    image[rows, columns] = grid[columns, keys[rows, columns]]
+    return image
+
+
+def median_over(values: ArrayLike, frames: ArrayLike) -> Floats:
+    """``(H,)`` medians of ``(H, T)`` values over the chosen ``(T,)`` frames; NaN values do not count, NaN for none."""
+    chosen = np.asarray(values, dtype=np.float64)[:, np.asarray(frames, dtype=bool)]
+    kept = [row[~np.isnan(row)] for row in chosen]
+    return np.array([np.median(row) if row.size else np.nan for row in kept])
+
+
+def _as_maps(weights: ArrayLike) -> Floats:
+    maps = np.asarray(weights, dtype=np.float64)
+    if maps.ndim != 3:
+        raise ValueError(f"expected weights (H, T, A) of one clip, found shape {maps.shape}")
+    return maps
+
+
+def _fitted(name: str, values: ArrayLike, length: int) -> Floats:
+    array = np.asarray(values, dtype=np.float64)
+    if array.shape != (length,) or not np.isfinite(array).all():
+        raise ValueError(f"{name}: expected {length} finite values to fit the weights, found shape {array.shape}")
+    return array
+
+
+def _relative_entropy(shares: Floats, num_keys: NDArray[np.int64]) -> Floats:
+    """``(H, T)`` entropy of shares ``(H, T, A)`` over ln of ``(T,)`` numbers of keys; 0 where only one is in reach."""
+    logs = np.log(shares, where=shares > 0, out=np.zeros_like(shares))
+    entropy = -(shares * logs).sum(axis=-1)
+    largest = np.log(np.maximum(num_keys, 2))
+    relative: Floats = np.clip(entropy / largest, 0.0, 1.0)
+    return relative

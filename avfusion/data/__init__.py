@@ -1,0 +1,1 @@
+"""Datasets: face tracks with their sound, read clip by clip."""

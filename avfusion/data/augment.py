@@ -1,0 +1,74 @@
+"""What training does to one clip. Every draw comes from the generator that is handed in, so an epoch can be repeated.
+
+Shapes: ``T`` video frames of ``Y`` by ``X`` grey levels, sound of ``640 T`` samples.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn import functional as F
+
+from avfusion.config import AugmentConfig
+
+
+def augment_crops(crops: Tensor, config: AugmentConfig, rng: np.random.Generator) -> Tensor:
+    """Mirrors, shifts, zooms and relights a clip; the whole clip moves as one, so motion is untouched.
+
+    Args:
+        crops: ``(T, Y, X)`` float 0..1.
+        config: strengths.
+        rng: source of every draw.
+
+    Returns:
+        ``(T, Y, X)`` float 0..1.
+    """
+    mirror = -1.0 if rng.random() < config.flip else 1.0
+    zoom = 1.0 + rng.uniform(-config.zoom, config.zoom)
+    shift_x, shift_y = rng.uniform(
+        -2 * config.shift, 2 * config.shift, 2
+    )  # the grid spans -1..1: 2 is one picture side
+    if mirror < 0 or zoom != 1.0 or shift_x or shift_y:
+        theta = torch.tensor([[mirror * zoom, 0.0, shift_x], [0.0, zoom, shift_y]], dtype=torch.float32)
+        grid = F.affine_grid(theta[None], [1, 1, *crops.shape[1:]], align_corners=False)
+        # All frames share one grid: they are the channels of a single picture.
+        crops = F.grid_sample(crops[None], grid, padding_mode="border", align_corners=False)[0]
+    gain = 1.0 + rng.uniform(-config.brightness, config.brightness)
+    offset = rng.uniform(-config.brightness, config.brightness) / 2
+    crops = (crops - 0.5) * gain + 0.5 + offset
+    if config.noise:
+        noise = torch.from_numpy(rng.standard_normal(crops.shape, dtype=np.float32))
+        crops = crops + noise * (config.noise * rng.random())
+    return crops.clamp(0.0, 1.0)
+
+
+def pink_noise(length: int, rng: np.random.Generator) -> NDArray[np.float32]:
+    """Noise whose power falls by 3 dB an octave, of unit RMS, ``(length,)`` samples."""
+    spectrum = rng.standard_normal(length // 2 + 1) + 1j * rng.standard_normal(length // 2 + 1)
+    spectrum /= np.sqrt(np.maximum(np.arange(length // 2 + 1), 1.0))
+    noise = np.fft.irfft(spectrum, length)
+    return (noise / max(float(np.sqrt(np.mean(noise**2))), 1e-12)).astype(np.float32)
+
+
+def augment_audio(audio: NDArray[np.float32], config: AugmentConfig, rng: np.random.Generator) -> NDArray[np.float32]:
+    """Changes the level and adds white or pink noise at a drawn signal-to-noise ratio.
+
+    Args:
+        audio: ``(N,)`` in -1..1.
+        config: strengths.
+        rng: source of every draw.
+
+    Returns:
+        ``(N,)`` float32. Digital silence stays silent but for nothing: without a signal there is no ratio to hold.
+    """
+    out = audio * np.float32(10 ** (rng.uniform(-config.gain_db, config.gain_db) / 20))
+    power = float(np.mean(np.square(out, dtype=np.float64))) if len(out) else 0.0
+    noisy, pink = rng.random() < config.audio_noise, rng.random() < 0.5
+    low_db, high_db = config.audio_noise_snr_db
+    snr_db = rng.uniform(low_db, high_db)
+    if noisy and power > 0:
+        noise = pink_noise(len(out), rng) if pink else rng.standard_normal(len(out), dtype=np.float32)
+        out = out + noise * np.float32(np.sqrt(power / 10 ** (snr_db / 10)))
+    return np.asarray(out, dtype=np.float32)

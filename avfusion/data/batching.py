@@ -1,0 +1,239 @@
+"""From clips to batches: padded, masked, and bucketed by length under a budget of frames.
+
+``B`` scenes of one face track each (the ``S`` axis of the batch is 1), ``T`` video frames, ``A = 4 T`` audio frames,
+``M`` mel bins. What a worker does to a clip depends on (seed, epoch, track) alone: any number of workers gives the
+same batches.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+from torch.utils.data import DataLoader, Dataset, Sampler
+
+from avfusion.clock import AUDIO_FRAMES_PER_VIDEO_FRAME
+from avfusion.config import DataConfig
+from avfusion.data.augment import augment_audio, augment_crops
+from avfusion.data.clips import Clip, ClipDataset
+from avfusion.media.audio import LogMel
+
+
+@dataclass(frozen=True)
+class Request:
+    """A stretch of one track; ``epoch`` seeds its augmentation."""
+
+    track: int
+    first_frame: int
+    num_frames: int
+    epoch: int = 0
+
+
+@dataclass
+class Example:
+    """One clip as the model takes it: ``(T, Y, X)`` float 0..1, ``(4 T, M)``, ``(T,)`` bool."""
+
+    request: Request
+    crops: Tensor
+    log_mel: Tensor
+    speaking: Tensor
+    audio_id: int
+
+
+@dataclass
+class Batch:
+    """Padded clips. Masks are True on real frames.
+
+    Attributes:
+        crops: ``(B, 1, T, Y, X)`` float 0..1.
+        log_mel: ``(B, 4 T, M)``.
+        speaking: ``(B, 1, T)`` bool.
+        frame_mask: ``(B, 1, T)`` bool.
+        audio_mask: ``(B, 4 T)`` bool.
+        audio_id: ``(B,)`` integers, equal where the same sound is heard.
+        requests: which stretch of which track each row is.
+    """
+
+    crops: Tensor
+    log_mel: Tensor
+    speaking: Tensor
+    frame_mask: Tensor
+    audio_mask: Tensor
+    audio_id: Tensor
+    requests: list[Request]
+
+    def to(self, device: torch.device) -> Batch:
+        """The batch with its tensors on ``device``."""
+        tensors = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "requests"}
+        moved = {name: tensor.to(device, non_blocking=True) for name, tensor in tensors.items()}
+        return Batch(**moved, requests=self.requests)
+
+
+def fit_crops(crops: Tensor, region: Sequence[float], size: int) -> Tensor:
+    """Cuts a region out of stored crops and resizes it.
+
+    Args:
+        crops: ``(T, Y, X)`` uint8.
+        region: x1, y1, x2, y2 as fractions of the stored crop.
+        size: side of the result in pixels.
+
+    Returns:
+        ``(T, size, size)`` uint8.
+    """
+    height, width = crops.shape[1:]
+    x1, x2 = round(region[0] * width), round(region[2] * width)
+    y1, y2 = round(region[1] * height), round(region[3] * height)
+    cut = crops[:, y1:y2, x1:x2]
+    if cut.shape[1:] == (size, size):
+        return cut
+    fitted = F.interpolate(cut[:, None].float(), (size, size), mode="bilinear", antialias=True, align_corners=False)
+    return fitted[:, 0].round().clamp(0, 255).to(torch.uint8)
+
+
+class Examples(Dataset[Example]):
+    """Clips of a dataset made ready for the model, with or without augmentation.
+
+    Args:
+        dataset: where tracks are read.
+        config: sizes, region, augmentation, memory.
+        augment: whether to augment.
+        seed: seeds the augmentation together with the request.
+    """
+
+    def __init__(self, dataset: ClipDataset, config: DataConfig, *, augment: bool = False, seed: int = 0) -> None:
+        self.dataset, self.config, self.augment, self.seed = dataset, config, augment, seed
+        self._log_mel = LogMel(config.num_mels)
+        self._cache: dict[int, Clip] = {}
+        self._cache_bytes = 0
+
+    def __len__(self) -> int:
+        return len(self.dataset.tracks)
+
+    def __getitem__(self, request: Request) -> Example:
+        clip = self._clip(request)
+        crops, audio = torch.from_numpy(clip.crops).float() / 255, clip.audio
+        if self.augment:
+            rng = np.random.default_rng([self.seed, request.epoch, request.track])
+            crops = augment_crops(crops, self.config.augment, rng)
+            audio = augment_audio(audio, self.config.augment, rng)
+        return Example(
+            request,
+            crops,
+            self._log_mel(torch.from_numpy(audio)),
+            torch.from_numpy(clip.speaking),
+            zlib.crc32(self.dataset.tracks[request.track].audio_id.encode()),
+        )
+
+    def _clip(self, request: Request) -> Clip:
+        """The requested stretch with crops at the model's size; whole tracks are kept while memory allows."""
+        whole = self._cache.get(request.track)
+        if whole is None and self._cache_bytes < self.config.cache_gb * 1e9:
+            whole = self._fitted(self.dataset.read(request.track))
+            self._cache[request.track] = whole
+            self._cache_bytes += whole.crops.nbytes + whole.audio.nbytes
+        if whole is None:
+            return self._fitted(self.dataset.read(request.track, request.first_frame, request.num_frames))
+        first, last = request.first_frame, request.first_frame + request.num_frames
+        samples_per_frame = len(whole.audio) // len(whole.crops)
+        return Clip(
+            whole.crops[first:last],
+            whole.audio[first * samples_per_frame : last * samples_per_frame],
+            whole.speaking[first:last],
+        )
+
+    def _fitted(self, clip: Clip) -> Clip:
+        crops = fit_crops(torch.from_numpy(clip.crops), self.config.region, self.config.crop_size)
+        return Clip(crops.numpy(), clip.audio, clip.speaking)
+
+
+def collate(examples: Sequence[Example]) -> Batch:
+    """Pads examples to the longest."""
+    frames = max(len(example.speaking) for example in examples)
+
+    def stack(tensors: Sequence[Tensor], length: int) -> Tensor:
+        padded = tensors[0].new_zeros((len(tensors), length, *tensors[0].shape[1:]))
+        for row, tensor in zip(padded, tensors, strict=True):
+            row[: len(tensor)] = tensor
+        return padded
+
+    frame_mask = stack([torch.ones(len(e.speaking), dtype=torch.bool) for e in examples], frames)
+    return Batch(
+        crops=stack([e.crops for e in examples], frames)[:, None],
+        log_mel=stack([e.log_mel for e in examples], frames * AUDIO_FRAMES_PER_VIDEO_FRAME),
+        speaking=stack([e.speaking for e in examples], frames)[:, None],
+        frame_mask=frame_mask[:, None],
+        audio_mask=frame_mask.repeat_interleave(AUDIO_FRAMES_PER_VIDEO_FRAME, dim=1),
+        audio_id=torch.tensor([e.audio_id for e in examples], dtype=torch.int64),
+        requests=[e.request for e in examples],
+    )
+
+
+def group_by_length(requests: Sequence[Request], batch_frames: int) -> list[list[Request]]:
+    """Groups requests so that a batch, padding included, holds at most ``batch_frames`` (one request at least).
+
+    Requests of like length come together; those of equal length keep their order.
+    """
+    batches: list[list[Request]] = []
+    for request in sorted(requests, key=lambda r: -r.num_frames):
+        current = batches[-1] if batches else []
+        if current and (len(current) + 1) * current[0].num_frames <= batch_frames:
+            current.append(request)
+        else:
+            batches.append([request])
+    return batches
+
+
+class TrainingSampler(Sampler[list[Request]]):
+    """One random stretch of every track an epoch, shuffled, grouped by length, batches shuffled again.
+
+    Args:
+        lengths: frames of each track.
+        clip_frames: longest stretch.
+        batch_frames: budget of a batch, padding included.
+        seed: with the epoch, fixes every draw.
+        keep: which tracks take part; all by default.
+    """
+
+    def __init__(
+        self, lengths: Sequence[int], clip_frames: int, batch_frames: int, seed: int, keep: Sequence[int] | None = None
+    ) -> None:
+        self.lengths, self.clip_frames, self.batch_frames, self.seed = lengths, clip_frames, batch_frames, seed
+        self.keep = list(range(len(lengths))) if keep is None else list(keep)
+        self.epoch = 0
+
+    def set_epoch(self, epoch: int) -> None:
+        """Chooses the epoch whose draws the next iteration makes."""
+        self.epoch = epoch
+
+    def __len__(self) -> int:
+        return len(self._batches())
+
+    def __iter__(self) -> Iterator[list[Request]]:
+        return iter(self._batches())
+
+    def _batches(self) -> list[list[Request]]:
+        rng = np.random.default_rng([self.seed, self.epoch])
+        requests = []
+        for track in rng.permutation(self.keep):
+            length = self.lengths[track]
+            count = min(length, self.clip_frames)
+            requests.append(Request(int(track), int(rng.integers(0, length - count + 1)), count, self.epoch))
+        batches = group_by_length(requests, self.batch_frames)
+        return [batches[i] for i in rng.permutation(len(batches))]
+
+
+def loader(examples: Examples, batches: Sampler[list[Request]] | Sequence[list[Request]], workers: int) -> DataLoader:  # type: ignore[type-arg]
+    """A DataLoader over lists of requests; video is opened inside the workers."""
+    return DataLoader(
+        examples,
+        batch_sampler=batches,
+        collate_fn=collate,
+        num_workers=workers,
+        persistent_workers=workers > 0,
+        pin_memory=torch.cuda.is_available(),
+    )

@@ -1,0 +1,212 @@
+"""Which scenes to make from talking faces, voices and noises: every random choice of a composed dataset.
+
+From each source clip one set of scenes is drawn (several sets where a talker has few clips), so that neither sound nor
+picture alone can decide: a moving mouth is about as often unheard as heard, the same voices and the same mixtures occur
+with and without their face. A :class:`Recipe` holds all that was drawn for a scene; ``data/compose.py`` makes it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+import numpy as np
+
+_T = TypeVar("_T")
+
+SNR_RANGE_DB = (-5.0, 10.0)
+SHIFT_RANGE_S = (0.3, 1.5)
+LEVEL_RANGE_DB = (-5.0, 5.0)  # of the first voice over the second, where two people talk
+SETS_PER_TALKER = 12  # a talker with fewer clips gets up to 4 sets per clip
+MAX_SETS_PER_CLIP = 4
+SPLIT_SHARES = (("train", 0.7), ("val", 0.15), ("test", 0.15))
+
+
+@dataclass(frozen=True)
+class ClipFacts:
+    """What planning needs to know of a source clip.
+
+    Attributes:
+        clip_id: names it.
+        corpus: where it comes from.
+        talker: who is seen; talkers never change their split.
+        split: train, val or test.
+        speaks: False for a face that moves but never speaks.
+        has_still: whether it has a stretch without speech that can be played to any length.
+    """
+
+    clip_id: str
+    corpus: str
+    talker: str
+    split: str
+    speaks: bool
+    has_still: bool
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """One scene, with everything that was drawn for it.
+
+    Attributes:
+        scene_id: names it.
+        split: train, val or test.
+        role: ``own_sound``, ``own_noisy``, ``other_clip``, ``other_voice``, ``still_face``, ``shifted``, ``silence`` or
+            ``two_faces``.
+        variant: of ``two_faces``: who is heard and what the other does; of ``silence``: ``digital`` or ``room``.
+        faces: clip ids of the faces seen, one or two.
+        sound: clip id or voice file whose sound replaces the face's own; empty where the face's own counts.
+        interferer: voice or noise file mixed in; empty where none is.
+        snr_db: of the sound over the interferer; of ``two_faces``: of the first voice over the second.
+        shift_s: by which the own sound is turned, in seconds; positive: later.
+        seed: for where in a file the sound starts.
+    """
+
+    scene_id: str
+    split: str
+    role: str
+    variant: str
+    faces: tuple[str, ...]
+    sound: str = ""
+    interferer: str = ""
+    snr_db: float = 0.0
+    shift_s: float = 0.0
+    seed: int = 0
+
+
+def split_names(names: Sequence[str]) -> dict[str, list[str]]:
+    """Shares out names (speakers, noise files) over the splits, 70/15/15: none is in two, none empty from three on.
+
+    Names are put in the order of their hash, so the shares do not depend on how the files are listed.
+
+    Args:
+        names: distinct names.
+
+    Returns:
+        The sorted names of each split.
+    """
+    ordered = sorted(set(names), key=lambda name: hashlib.sha1(name.encode()).hexdigest())
+    shares: dict[str, list[str]] = {}
+    for split, share in reversed(SPLIT_SHARES):
+        count = (
+            len(ordered) if split == "train" else max(round(share * len(set(names))), 1 if len(set(names)) >= 3 else 0)
+        )
+        shares[split], ordered = sorted(ordered[:count]), ordered[count:]
+    return shares
+
+
+def plan_scenes(
+    clips: Sequence[ClipFacts], voices: Mapping[str, Sequence[str]], noises: Mapping[str, Sequence[str]], seed: int
+) -> list[Recipe]:
+    """Draws the scenes of all source clips.
+
+    Args:
+        clips: the source clips of all splits.
+        voices: for each split the voice files without a picture; at least one for every split in use.
+        noises: for each split the noise files; may be empty.
+        seed: of all draws. The scenes of a clip depend on its id, the seed and its split only.
+
+    Returns:
+        The recipes, in the order of the clips.
+    """
+    by_split: dict[str, list[ClipFacts]] = defaultdict(list)
+    for clip in sorted(clips, key=lambda clip: clip.clip_id):
+        by_split[clip.split].append(clip)
+    recipes = []
+    for split, members in by_split.items():
+        planner = _Planner(members, voices.get(split, []), noises.get(split, []))
+        for clip in members:
+            count = sum(other.talker == clip.talker for other in members)
+            sets = int(np.clip(round(SETS_PER_TALKER / count), 1, MAX_SETS_PER_CLIP))
+            digest = hashlib.sha1(clip.clip_id.encode()).digest()
+            rng = np.random.default_rng([seed, int.from_bytes(digest[:8], "little")])
+            for number in range(sets):
+                recipes += planner.scenes_of(clip, number, rng)
+    return recipes
+
+
+class _Planner:
+    """Draws scenes from the clips, voices and noises of one split."""
+
+    def __init__(self, clips: Sequence[ClipFacts], voices: Sequence[str], noises: Sequence[str]) -> None:
+        self.talking = [clip for clip in clips if clip.speaks]
+        self.voices, self.noises = voices, noises
+
+    def scenes_of(self, clip: ClipFacts, number: int, rng: np.random.Generator) -> list[Recipe]:
+        """One set of scenes of one clip."""
+        roles = ["own_sound", "own_noisy", "other_clip", "other_voice", "shifted"]
+        roles += ["own_sound" if rng.random() < 0.5 else "own_noisy"]  # as often clean as the unheard faces are
+        roles += ["silence"] if rng.random() < 0.6 else []
+        roles += ["still_face"] if clip.has_still else []
+        roles += ["two_faces"]
+        if not clip.speaks:
+            roles = ["still_face", "still_face"]
+        recipes = [self._scene(role, clip, f"{number}-{index}", rng) for index, role in enumerate(roles)]
+        return [recipe for recipe in recipes if recipe is not None]
+
+    def _scene(self, role: str, clip: ClipFacts, number: str, rng: np.random.Generator) -> Recipe | None:
+        scene_id = f"{role}-{clip.clip_id}-{number}"
+        if role == "two_faces":
+            return self._two_faces(scene_id, clip, rng)
+        sound, variant, shift_s = "", "", 0.0
+        if role == "other_clip":
+            sound = self._other_clip(clip, rng)
+        elif role == "other_voice":
+            sound = _choose(self.voices, rng)
+        elif role == "still_face":
+            sound = self._other_clip(clip, rng) if rng.random() < 0.5 else _choose(self.voices, rng)
+        elif role == "shifted":
+            shift_s = round(float(rng.uniform(*SHIFT_RANGE_S) * rng.choice([-1, 1])), 3)
+        elif role == "silence":
+            variant = "digital" if rng.random() < 0.4 else "room"
+        if role in ("other_clip", "other_voice", "still_face") and not sound:
+            return None
+        interferer, snr_db = "", 0.0
+        mixed = role == "own_noisy" or (
+            role in ("other_clip", "other_voice", "still_face", "shifted") and rng.random() < 0.5
+        )
+        if mixed:
+            interferer = self._interferer(sound, rng)
+            snr_db = round(float(rng.uniform(*SNR_RANGE_DB)), 2)
+        elif variant == "room":
+            interferer = _choose(self.noises, rng)
+        seed = int(rng.integers(2**31))
+        return Recipe(scene_id, clip.split, role, variant, (clip.clip_id,), sound, interferer, snr_db, shift_s, seed)
+
+    def _two_faces(self, scene_id: str, clip: ClipFacts, rng: np.random.Generator) -> Recipe | None:
+        """Two people side by side: both heard, or one heard while the other keeps still or moves to unheard speech."""
+        talkers = sorted({other.talker for other in self.talking} - {clip.talker})
+        if not talkers:
+            return None
+        talker = _choose(talkers, rng)
+        partner = _choose([other for other in self.talking if other.talker == talker], rng)
+        pair = (clip, partner) if rng.random() < 0.5 else (partner, clip)
+        variant = "both"
+        if rng.random() < 0.6:
+            heard = int(rng.integers(2))
+            still = pair[1 - heard].has_still and rng.random() < 0.5
+            variant = f"{('left', 'right')[heard]}_heard_other_{'still' if still else 'moves'}"
+        level_db = round(float(rng.uniform(*LEVEL_RANGE_DB)), 2)
+        seed = int(rng.integers(2**31))
+        faces = (pair[0].clip_id, pair[1].clip_id)
+        return Recipe(scene_id, clip.split, "two_faces", variant, faces, snr_db=level_db, seed=seed)
+
+    def _other_clip(self, clip: ClipFacts, rng: np.random.Generator) -> str:
+        """Another clip's sound: of the same talker where there is one, else of the corpus, else of anybody."""
+        others = [other for other in self.talking if other.clip_id != clip.clip_id]
+        same_talker = [other for other in others if other.talker == clip.talker]
+        same_corpus = [other for other in others if other.corpus == clip.corpus]
+        candidates = same_talker or same_corpus or others
+        return _choose(candidates, rng).clip_id if candidates else ""
+
+    def _interferer(self, sound: str, rng: np.random.Generator) -> str:
+        """A voice or a noise file, but not the one that is heard already."""
+        if self.noises and rng.random() < 0.5:
+            return _choose(self.noises, rng)
+        return _choose([voice for voice in self.voices if voice != sound], rng)
+
+
+def _choose(options: Sequence[_T], rng: np.random.Generator) -> _T:
+    return options[int(rng.integers(len(options)))]

@@ -1,0 +1,39 @@
+"""Opens the dataset that a configuration names."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from avfusion.config import DataConfig
+from avfusion.data.clips import ClipDataset
+from avfusion.errors import UsageError
+
+
+def open_dataset(data: DataConfig, split: str) -> ClipDataset:
+    """Opens one split and checks that its files are there.
+
+    Args:
+        data: the ``data`` section.
+        split: ``train``, ``val``, ``test``.
+
+    Raises:
+        UsageError: no dataset is named or none lies there.
+        AvfusionError: the dataset is not whole (missing or short crops or sound).
+    """
+    if data.format == "synthetic":
+        from avfusion.data.synthetic import SyntheticDataset
+
+        synthetic = data.synthetic
+        scenes = synthetic.train_scenes if split == data.train_split else synthetic.val_scenes
+        return SyntheticDataset(split, scenes, synthetic.seed, crop_size=data.crop_size, scene_s=synthetic.scene_s)
+
+    from avfusion.data.prepared import PreparedDataset
+
+    if data.root is None:
+        raise UsageError(
+            "data.format=prepared needs the folder of a prepared dataset; give it as --data.root=FOLDER"
+            " (python -m data_prep.compose --help makes one)"
+        )
+    dataset = PreparedDataset(Path(data.root), split)
+    dataset.check()
+    return dataset

@@ -1,0 +1,228 @@
+"""Writes a prepared dataset, scene by scene, so that a killed run goes on where it stopped.
+
+Media files appear whole or not at all. Every finished scene becomes one line of ``journal.jsonl`` after its files are
+on disk; a torn last line is dropped. The tables are written from the journal at the end, ``dataset.json`` last: a
+folder without it is unfinished. A run with other settings than those the folder was begun with is refused.
+"""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import json
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from avfusion.clock import SAMPLE_RATE, VIDEO_HZ
+from avfusion.data.prepared import EXTRA_COLUMNS, FORMAT_VERSION, TRACK_COLUMNS, TrackRow
+from avfusion.errors import UsageError
+from avfusion.media.audio import write_audio
+from avfusion.media.write import write_crops
+from avfusion.tracks import FaceTrack, write_labels
+
+
+@dataclass(frozen=True)
+class SceneRecord:
+    """A finished scene: its rows, the labels of each row, and what is known about how it was made.
+
+    Attributes:
+        rows: one per face track.
+        speaking: for each row ``(T,)`` bool.
+        boxes_xyxy: for each row ``(T, 4)`` fractions of the picture.
+        truth: columns for ``truth/<split>.csv``; may be empty.
+    """
+
+    rows: Sequence[TrackRow]
+    speaking: Sequence[NDArray[np.bool_]]
+    boxes_xyxy: Sequence[NDArray[np.float32]]
+    truth: Mapping[str, str | float]
+
+
+class PreparedWriter:
+    """Writes media files and finished scenes under one root.
+
+    Args:
+        root: the dataset's folder, made if absent.
+        name: the dataset's name.
+        command: the command line that makes it, for the record.
+        crop_size: height and width of the crops in pixels.
+        settings: everything that decides what is written; a folder begun with other settings is refused.
+
+    Raises:
+        UsageError: the folder belongs to another dataset or to other settings.
+    """
+
+    def __init__(
+        self, root: str | Path, name: str, command: str, crop_size: int, settings: Mapping[str, Any] | None = None
+    ) -> None:
+        self.root = Path(root)
+        self._info = {"format_version": FORMAT_VERSION, "name": name, "command": command, "fps": VIDEO_HZ}
+        self._info |= {"crop_size": crop_size, "sample_rate": SAMPLE_RATE, "settings": dict(settings or {})}
+        self._journal = self.root / "journal.jsonl"
+        self.scenes: dict[str, SceneRecord] = {}
+        self._begin()
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether ``dataset.json`` has been written."""
+        return (self.root / "dataset.json").is_file()
+
+    def _begin(self) -> None:
+        """Takes up what an earlier run left, or starts the journal."""
+        head = json.dumps({"name": self._info["name"], "settings": self._info["settings"]}, sort_keys=True)
+        if self._journal.is_file():
+            lines = self._journal.read_bytes().split(b"\n")
+            if lines[0].decode() != head:
+                raise UsageError(
+                    f"{self.root} was begun with other settings ({lines[0].decode()[:200]}); "
+                    "choose another folder, repeat those settings, or remove the folder"
+                )
+            whole = lines[:-1]  # what follows the last line end is a line that a kill cut short
+            self._rewrite_journal(whole)
+            for line in whole[1:]:
+                scene_id, record = _from_json(line.decode())
+                self.scenes[scene_id] = record
+            return
+        if self.root.is_dir() and any(path.suffix != ".part" for path in self.root.iterdir()):
+            raise UsageError(f"{self.root} holds files that are no dataset of this command; choose an empty folder")
+        self.root.mkdir(parents=True, exist_ok=True)
+        self._rewrite_journal([head.encode()])
+
+    def _rewrite_journal(self, lines: Sequence[bytes]) -> None:
+        part = self._journal.with_suffix(".part")
+        part.write_bytes(b"".join(line + b"\n" for line in lines))
+        part.replace(self._journal)
+
+    def crops(self, split: str, crops_id: str, frames: NDArray[np.uint8]) -> str:
+        """Writes crops unless they are there already.
+
+        Args:
+            split: the folder.
+            crops_id: any text; decides the file's name.
+            frames: ``(T, H, W)`` uint8.
+
+        Returns:
+            The path relative to the root.
+        """
+        path = self.crops_path(split, crops_id)
+        if not (self.root / path).is_file():
+            write_crops(self.root / path, frames)
+        return path
+
+    def audio(self, split: str, audio_id: str, audio: NDArray[np.float32]) -> str:
+        """Writes the sound of a whole scene unless it is there already; returns its path relative to the root."""
+        path = self.audio_path(split, audio_id)
+        if not (self.root / path).is_file():
+            write_audio(self.root / path, audio)
+        return path
+
+    def crops_path(self, split: str, crops_id: str) -> str:
+        """Where crops of that id lie, relative to the root."""
+        return f"crops/{safe_name(split)}/{safe_name(crops_id)}.mp4"
+
+    def audio_path(self, split: str, audio_id: str) -> str:
+        """Where sound of that id lies, relative to the root."""
+        return f"audio/{safe_name(split)}/{safe_name(audio_id)}.flac"
+
+    def add_scene(self, scene_id: str, record: SceneRecord) -> None:
+        """Records a scene whose files are on disk. A scene recorded twice counts once."""
+        if scene_id in self.scenes:
+            return
+        with self._journal.open("a", encoding="utf-8") as file:
+            file.write(_to_json(scene_id, record) + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+        self.scenes[scene_id] = record
+
+    def finish(self) -> None:
+        """Writes the tables and, last, ``dataset.json``."""
+        records = [self.scenes[scene_id] for scene_id in sorted(self.scenes)]
+        rows = [row for record in records for row in record.rows]
+        header = [*TRACK_COLUMNS, *EXTRA_COLUMNS]
+        _write_csv(self.root / "tracks.csv", header, [asdict(row) for row in rows])
+        counts = {}
+        for split in sorted({row.split for row in rows}):
+            tracks = [track for record in records for track in _tracks(record, split)]
+            write_labels(self.root / "labels" / f"{split}.csv", tracks)
+            frames, speaking = (sum(int(f(t)) for t in tracks) for f in (_num_frames, _num_speaking))
+            counts[split] = {"tracks": len(tracks), "frames": frames, "speaking_frames": speaking}
+            truth = [dict(record.truth) for record in records if record.truth and record.rows[0].split == split]
+            if truth:
+                _write_csv(self.root / "truth" / f"{split}.csv", list(truth[0]), truth)
+        part = self.root / f"dataset.json.{os.getpid()}.part"
+        part.write_text(json.dumps({**self._info, "counts": counts}, indent=2) + "\n", encoding="utf-8")
+        part.replace(self.root / "dataset.json")
+
+
+def safe_name(text: str) -> str:
+    """A file name for any id, distinct for distinct ids on every file system.
+
+    A plain id (small letters, digits, ``_-``) stays as it is. Any other loses its special characters and carries a
+    hash: upper case too (some file systems ignore case), and short names (Windows reserves some, such as ``con``).
+
+    Args:
+        text: an id such as ``v_0900:1``.
+
+    Returns:
+        The id itself, or its plain part and ten hex digits: ``v_0900_1-9bc...``.
+    """
+    if re.fullmatch(r"[a-z0-9][a-z0-9_-]{4,99}", text):
+        return text
+    plain = re.sub(r"[^A-Za-z0-9_-]", "_", text)[:80]
+    return f"{plain}-{hashlib.sha1(text.encode()).hexdigest()[:10]}"
+
+
+def _num_frames(track: FaceTrack) -> int:
+    return track.num_frames
+
+
+def _num_speaking(track: FaceTrack) -> int:
+    return int(track.speaking.sum())
+
+
+def _tracks(record: SceneRecord, split: str) -> list[FaceTrack]:
+    return [
+        FaceTrack(row.video_id, row.entity_id, row.start_s, speaking, boxes, row.audio, row.role, row.source)
+        for row, speaking, boxes in zip(record.rows, record.speaking, record.boxes_xyxy, strict=True)
+        if row.split == split
+    ]
+
+
+def _write_csv(path: Path, header: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(f"{path.name}.{os.getpid()}.part")
+    with part.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, header, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+    part.replace(path)
+
+
+def _to_json(scene_id: str, record: SceneRecord) -> str:
+    return json.dumps(
+        {
+            "scene": scene_id,
+            "rows": [asdict(row) for row in record.rows],
+            "speaking": ["".join("01"[int(value)] for value in speaking) for speaking in record.speaking],
+            "boxes": [np.round(boxes.astype(np.float64), 6).tolist() for boxes in record.boxes_xyxy],
+            "truth": dict(record.truth),
+        }
+    )
+
+
+def _from_json(line: str) -> tuple[str, SceneRecord]:
+    content = json.loads(line)
+    names = {field.name for field in fields(TrackRow)}
+    return content["scene"], SceneRecord(
+        rows=[TrackRow(**{key: value for key, value in row.items() if key in names}) for row in content["rows"]],
+        speaking=[np.array([bit == "1" for bit in bits], dtype=np.bool_) for bits in content["speaking"]],
+        boxes_xyxy=[np.array(boxes, dtype=np.float32) for boxes in content["boxes"]],
+        truth=content["truth"],
+    )

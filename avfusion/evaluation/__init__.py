@@ -1,0 +1,1 @@
+"""Figures of active speaker detection: tables in, numbers out. Nothing here ever sees a model."""

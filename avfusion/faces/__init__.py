@@ -1,0 +1,1 @@
+"""Faces in pictures: found, followed, cropped."""

@@ -1,0 +1,181 @@
+"""The active-speaker detector: encoders, fusion, temporal blocks, heads.
+
+``B`` scenes, ``S`` face tracks in a scene, ``T`` video frames, ``A = 4 T`` audio frames, ``M`` mel bins, ``D`` features,
+``E`` width of the contrastive space. Masks are boolean, True = real.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from einops import rearrange, repeat
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from avfusion.clock import AUDIO_FRAMES_PER_VIDEO_FRAME, AUDIO_HZ, VIDEO_HZ
+from avfusion.config import ModelConfig
+from avfusion.models.audio import AudioEncoder
+from avfusion.models.fusion import ConcatFusion, CrossAttentionFusion, pool_to_video_rate
+from avfusion.models.layers import normal_scores
+from avfusion.models.temporal import TemporalBlock
+from avfusion.models.visual import VisualEncoder
+
+
+@dataclass
+class Detection:
+    """What the detector says about a batch.
+
+    Attributes:
+        logits: ``(B, S, T)``; the score is their sigmoid.
+        audio_logits: ``(B, S, T)``, from the sound alone.
+        video_logits: ``(B, S, T)``, from the picture alone.
+        video_embedding: ``(B, S, T, E)``, unit length.
+        audio_embedding: ``(B, T, E)``, unit length, the sound of each video frame's 40 ms.
+    """
+
+    logits: Tensor
+    audio_logits: Tensor
+    video_logits: Tensor
+    video_embedding: Tensor
+    audio_embedding: Tensor
+
+
+class ActiveSpeakerDetector(nn.Module):
+    """Scores every face in every frame.
+
+    Args:
+        visual: crops ``(N, T, Y, X)`` to ``(N, T, D)``.
+        audio: log-mel ``(N, A, M)`` to ``(N, A, D)``.
+        fusion: layers of fusion; none of them when ``modality`` is not ``audio_visual``.
+        temporal: temporal blocks.
+        embed_dim: ``D``.
+        contrast_dim: ``E``.
+        modality: ``audio_visual``, or a baseline that hears only (``audio``) or sees only (``video``).
+    """
+
+    def __init__(
+        self,
+        visual: VisualEncoder,
+        audio: AudioEncoder,
+        fusion: list[nn.Module],
+        temporal: list[TemporalBlock],
+        embed_dim: int,
+        contrast_dim: int,
+        modality: str = "audio_visual",
+    ) -> None:
+        super().__init__()
+        self.modality = modality
+        self.visual, self.audio = visual, audio
+        self.fusion, self.temporal = nn.ModuleList(fusion), nn.ModuleList(temporal)
+        self.head_norm = nn.LayerNorm(embed_dim)
+        self.head = nn.Linear(embed_dim, 1)
+        self.audio_head, self.video_head = nn.Linear(embed_dim, 1), nn.Linear(embed_dim, 1)
+        self.video_contrast = nn.Linear(embed_dim, contrast_dim)
+        self.audio_contrast = nn.Linear(embed_dim, contrast_dim)
+        normal_scores(self.head, self.audio_head, self.video_head)
+
+    def forward(
+        self, crops: Tensor, log_mel: Tensor, frame_mask: Tensor | None = None, audio_mask: Tensor | None = None
+    ) -> Detection:
+        """Scores a batch.
+
+        Args:
+            crops: ``(B, S, T, Y, X)`` grey, uint8 or float 0..1.
+            log_mel: ``(B, 4 T, M)``.
+            frame_mask: ``(B, S, T)``.
+            audio_mask: ``(B, 4 T)``.
+
+        Raises:
+            ValueError: picture and sound do not have one length.
+        """
+        _, faces, frames = crops.shape[:3]
+        if log_mel.shape[1] != frames * AUDIO_FRAMES_PER_VIDEO_FRAME:
+            raise ValueError(f"{frames} video frames need {frames * 4} audio frames, found {log_mel.shape[1]}")
+        face_mask = None if frame_mask is None else rearrange(frame_mask, "b s t -> (b s) t")
+        heard = self.audio(log_mel, audio_mask)
+        seen = self.visual(rearrange(crops, "b s t y x -> (b s) t y x"), face_mask)
+        heard_by_face = repeat(heard, "b a d -> (b s) a d", s=faces)
+        mask_by_face = None if audio_mask is None else repeat(audio_mask, "b a -> (b s) a", s=faces)
+        heard_at_frames = pool_to_video_rate(heard, frames)
+
+        x = repeat(heard_at_frames, "b t d -> (b s) t d", s=faces) if self.modality == "audio" else seen
+        if self.modality == "audio_visual":
+            for layer in self.fusion:
+                x = layer(x, heard_by_face, face_mask, mask_by_face)
+        for block in self.temporal:
+            x = block(x, face_mask)
+
+        def by_scene(logits: Tensor) -> Tensor:
+            return rearrange(logits, "(b s) t 1 -> b s t", s=faces)
+
+        return Detection(
+            logits=by_scene(self.head(self.head_norm(x))),
+            audio_logits=repeat(self.audio_head(heard_at_frames), "b t 1 -> b s t", s=faces),
+            video_logits=by_scene(self.video_head(seen)),
+            video_embedding=rearrange(F.normalize(self.video_contrast(seen), dim=-1), "(b s) t e -> b s t e", s=faces),
+            audio_embedding=F.normalize(self.audio_contrast(heard_at_frames), dim=-1),
+        )
+
+
+def build_model(config: ModelConfig, num_mels: int) -> ActiveSpeakerDetector:
+    """Builds the detector from its configuration; the blocks themselves take plain numbers.
+
+    Args:
+        config: the ``model`` section.
+        num_mels: mel bins of the sound, ``data.num_mels``.
+    """
+    dim, dropout = config.embed_dim, config.dropout
+    fusion: list[nn.Module] = []
+    if config.modality == "audio_visual":
+        for _ in range(config.fusion.layers):
+            if config.fusion.kind == "concat":
+                fusion.append(ConcatFusion(dim, dropout))
+                continue
+            fusion.append(
+                CrossAttentionFusion(
+                    dim,
+                    config.fusion.heads,
+                    query_hz=VIDEO_HZ,
+                    key_hz=AUDIO_HZ,
+                    window_s=config.fusion.window_s,
+                    positions=config.fusion.positions,
+                    null_key=config.fusion.null_key,
+                    qk_norm=config.fusion.qk_norm,
+                    audio_bypass=config.fusion.audio_bypass,
+                    dropout=dropout,
+                )
+            )
+    temporal = [
+        TemporalBlock(
+            dim,
+            config.temporal.heads,
+            hz=VIDEO_HZ,
+            window_s=config.temporal.window_s,
+            kernel=config.temporal.kernel,
+            attention_first=config.temporal.order == "attention_first",
+            dropout=dropout,
+        )
+        for _ in range(config.temporal.layers)
+    ]
+    return ActiveSpeakerDetector(
+        VisualEncoder(dim, config.visual.channels, config.visual.blocks, config.visual.temporal_kernel, dropout),
+        AudioEncoder(dim, num_mels, config.audio.channels, config.audio.temporal_kernel, dropout),
+        fusion,
+        temporal,
+        dim,
+        config.contrast_dim,
+        config.modality,
+    )
+
+
+def context_frames(config: ModelConfig) -> int | None:
+    """Video frames before and after a frame that can change its score; None when the whole track can.
+
+    The reach of the encoders (at most 3 frames each), of every fusion window and of every temporal block add up.
+    """
+    windows = [config.fusion.window_s] * config.fusion.layers + [config.temporal.window_s] * config.temporal.layers
+    if any(window is None for window in windows):
+        return None
+    reach = math.ceil(sum(window for window in windows if window is not None) * VIDEO_HZ)
+    return reach + 3 + 3 + config.temporal.layers * (config.temporal.kernel // 2)

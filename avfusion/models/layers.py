@@ -1,0 +1,65 @@
+"""Two small layers that several encoders share.
+
+``N`` sequences, ``T`` steps (video or audio frames), ``D`` features. Nothing here mixes the sequences of a batch, and
+masked steps are set to zero before every convolution over time, so that padding acts exactly like the end of the clip.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+
+def keep_real(x: Tensor, mask: Tensor | None) -> Tensor:
+    """Sets padded steps of ``x`` ``(N, T, D)`` to zero; ``mask`` ``(N, T)``, True = real."""
+    return x if mask is None else x.masked_fill(~mask[..., None], 0.0)
+
+
+class FeedForward(nn.Sequential):
+    """Norm, expansion, GELU, projection: the residual branch ``(N, T, D) -> (N, T, D)``."""
+
+    def __init__(self, dim: int, expansion: int = 2, dropout: float = 0.0) -> None:
+        super().__init__(
+            nn.LayerNorm(dim),
+            nn.Linear(dim, expansion * dim),
+            nn.GELU(),
+            nn.Dropout(dropout),
+            nn.Linear(expansion * dim, dim),
+            nn.Dropout(dropout),
+        )
+
+
+class TemporalConvolution(nn.Module):
+    """A residual convolution over time: each step sees ``kernel // 2`` neighbours on either side.
+
+    Depthwise over time, then a feed-forward over features.
+
+    Args:
+        dim: features.
+        kernel: width over time in steps, odd.
+        expansion: how much wider the feed-forward is inside.
+        dropout: share of features dropped in training.
+
+    Raises:
+        ValueError: the kernel is even, so it has no centre.
+    """
+
+    def __init__(self, dim: int, kernel: int, expansion: int = 2, dropout: float = 0.0) -> None:
+        super().__init__()
+        if kernel % 2 == 0:
+            raise ValueError(f"temporal kernel must be odd to be centred on its frame, found {kernel}")
+        self.depthwise = nn.Conv1d(dim, dim, kernel, padding=kernel // 2, groups=dim)
+        self.feed_forward = FeedForward(dim, expansion, dropout)
+
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        """``x`` ``(N, T, D)``, ``mask`` ``(N, T)`` True = real -> ``(N, T, D)``."""
+        near: Tensor = self.depthwise(keep_real(x, mask).transpose(1, 2)).transpose(1, 2)
+        mixed: Tensor = self.feed_forward(near)
+        return x + mixed
+
+
+def normal_scores(*linears: nn.Linear) -> None:
+    """Starts classifier heads near zero logits, so that the first loss is ln 2."""
+    for linear in linears:
+        nn.init.normal_(linear.weight, std=0.01)
+        torch.nn.init.zeros_(linear.bias)

@@ -1,0 +1,93 @@
+"""What training minimises: speaking losses on three logits, and a contrast between sound and picture.
+
+``B`` scenes, ``S`` face tracks, ``T`` video frames, ``E`` width of the contrastive space. Means are over real frames only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+import torch
+from einops import rearrange, repeat
+from torch import Tensor
+from torch.nn import functional as F
+
+from avfusion.models.detector import Detection
+
+
+def speaking_loss(logits: Tensor, speaking: Tensor, frame_mask: Tensor) -> Tensor:
+    """Binary cross-entropy over real frames.
+
+    Args:
+        logits: ``(B, S, T)``.
+        speaking: ``(B, S, T)`` bool.
+        frame_mask: ``(B, S, T)`` bool, True = real.
+
+    Returns:
+        A scalar; 0 when no frame is real.
+    """
+    per_frame = F.binary_cross_entropy_with_logits(logits.float(), speaking.float(), reduction="none")
+    return torch.where(frame_mask, per_frame, 0.0).sum() / frame_mask.sum().clamp_min(1)
+
+
+def contrastive_loss(
+    video: Tensor, audio: Tensor, speaking: Tensor, frame_mask: Tensor, audio_id: Tensor, temperature: float = 0.07
+) -> Tensor:
+    """Symmetric contrast between the picture and the sound of a frame (InfoNCE in both directions).
+
+    Positive: the same frame of the same track, where the label says that face and voice belong together. Negatives:
+    every other real frame of the clip and of the batch. Left out of the negatives: the direct neighbours in time, whose
+    sound is nearly the same, and other tracks that hear the same sound.
+
+    Args:
+        video: ``(B, S, T, E)`` unit vectors.
+        audio: ``(B, T, E)`` unit vectors.
+        speaking: ``(B, S, T)`` bool.
+        frame_mask: ``(B, S, T)`` bool.
+        audio_id: ``(B,)`` integers; equal where two scenes hear the same sound.
+        temperature: divides the cosine similarities.
+
+    Returns:
+        A scalar; 0 when no frame is speaking.
+
+    Source: van den Oord et al. 2018 (InfoNCE); Jung et al. 2024 (TalkNCE) for the speaking frames as anchors.
+    """
+    _, faces, frames = speaking.shape
+    seen = rearrange(video.float(), "b s t e -> (b s t) e")
+    heard = repeat(audio.float(), "b t e -> (b s t) e", s=faces)
+    real = rearrange(frame_mask, "b s t -> (b s t)")
+    anchors = rearrange(speaking & frame_mask, "b s t -> (b s t)")
+    if not bool(anchors.any()):
+        return (seen.sum() + heard.sum()) * 0.0
+
+    step = torch.arange(frames, device=seen.device).repeat(len(real) // frames)
+    track = torch.arange(len(real) // frames, device=seen.device).repeat_interleave(frames)
+    sound = audio_id.repeat_interleave(faces * frames)
+    same_track = track[:, None] == track[None, :]
+    neighbours = same_track & ((step[:, None] - step[None, :]).abs() == 1)
+    same_sound = (sound[:, None] == sound[None, :]) & ~same_track
+    left_out = neighbours | same_sound | ~real[None, :]
+
+    similarity = seen @ heard.T / temperature
+    target = torch.arange(len(real), device=seen.device)[anchors]
+    video_to_audio = F.cross_entropy(similarity.masked_fill(left_out, -torch.inf)[anchors], target)
+    audio_to_video = F.cross_entropy(similarity.T.masked_fill(left_out, -torch.inf)[anchors], target)
+    return (video_to_audio + audio_to_video) / 2
+
+
+def loss_terms(
+    detection: Detection,
+    speaking: Tensor,
+    frame_mask: Tensor,
+    audio_id: Tensor,
+    temperature: float,
+    wanted: Collection[str],
+) -> dict[str, Tensor]:
+    """The wanted terms, unweighted, of ``speaking``, ``audio``, ``video`` and ``contrastive``."""
+    logits = {"speaking": detection.logits, "audio": detection.audio_logits, "video": detection.video_logits}
+    terms = {key: speaking_loss(of, speaking, frame_mask) for key, of in logits.items() if key in wanted}
+    if "contrastive" in wanted:
+        terms["contrastive"] = contrastive_loss(
+            detection.video_embedding, detection.audio_embedding, speaking, frame_mask, audio_id, temperature
+        )
+    return terms

@@ -1,0 +1,59 @@
+"""Speaker consistency over time: self-attention over seconds and a depthwise convolution over neighbouring frames.
+
+``N`` face tracks, ``T`` video frames, ``D`` features.
+Source: Gulati et al. 2020, "Conformer" (attention, then depthwise convolution); the other order is the option of
+DESIGN's ``temporal.order``.
+"""
+
+from __future__ import annotations
+
+from torch import Tensor, nn
+
+from avfusion.models.attention import MultiHeadSelfAttention
+from avfusion.models.layers import FeedForward, TemporalConvolution, keep_real
+
+
+class TemporalBlock(nn.Module):
+    """One block of self-attention and convolution over time, with a feed-forward.
+
+    Args:
+        embed_dim: ``D``.
+        num_heads: heads of the self-attention.
+        hz: frames a second.
+        window_s: each frame attends to this many seconds before and after it; None for the whole track.
+        kernel: frames of the depthwise convolution, odd.
+        attention_first: attention before convolution, or after it.
+        dropout: share of features dropped in training.
+    """
+
+    def __init__(
+        self,
+        embed_dim: int,
+        num_heads: int,
+        *,
+        hz: float,
+        window_s: float | None = 1.0,
+        kernel: int = 5,
+        attention_first: bool = True,
+        dropout: float = 0.0,
+    ) -> None:
+        super().__init__()
+        self.attention_norm = nn.LayerNorm(embed_dim)
+        self.attention = MultiHeadSelfAttention(
+            embed_dim, num_heads, hz=hz, window_s=window_s, rotary=True, qk_norm=True, dropout=dropout
+        )
+        self.convolution = TemporalConvolution(embed_dim, kernel, dropout=dropout)
+        self.feed_forward = FeedForward(embed_dim, dropout=dropout)
+        self.attention_first = attention_first
+
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        """``x`` ``(N, T, D)``, ``mask`` ``(N, T)`` True = real -> ``(N, T, D)``."""
+        if self.attention_first:
+            x = self.convolution(self._attend(x, mask), mask)
+        else:
+            x = self._attend(self.convolution(x, mask), mask)
+        return keep_real(x + self.feed_forward(x), mask)
+
+    def _attend(self, x: Tensor, mask: Tensor | None) -> Tensor:
+        attended: Tensor = self.attention(self.attention_norm(x), mask)
+        return x + attended

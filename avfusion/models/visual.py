@@ -1,0 +1,100 @@
+"""Face crops to one embedding per video frame.
+
+Split in space and time, as small ASD models do: 2D convolutions over each frame (with its two neighbours as extra
+channels, so that motion is seen before the picture is pooled), then one convolution over time.
+``N`` face tracks, ``T`` video frames, ``Y, X`` the sides of the picture, ``D`` features.
+Source of the split: Liao et al. 2023, "A Light Weight Model for Active Speaker Detection" (2D over space + 1D over time).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+import torch
+from einops import rearrange
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from avfusion.models.layers import TemporalConvolution, keep_real
+
+STEM_REACH_FRAMES = 1
+POOLED_SIDE = 3
+
+
+class ResidualBlock(nn.Module):
+    """Two 3x3 convolutions and a skip; normalised within each frame, so frames stay independent."""
+
+    def __init__(self, in_channels: int, out_channels: int, stride: int) -> None:
+        super().__init__()
+        self.convolve1 = nn.Conv2d(in_channels, out_channels, 3, stride, padding=1, bias=False)
+        self.norm1 = nn.GroupNorm(1, out_channels)
+        self.convolve2 = nn.Conv2d(out_channels, out_channels, 3, padding=1, bias=False)
+        self.norm2 = nn.GroupNorm(1, out_channels)
+        self.skip = nn.Conv2d(in_channels, out_channels, 1, stride, bias=False) if stride > 1 else nn.Identity()
+
+    def forward(self, x: Tensor) -> Tensor:
+        """``(N·T, C, Y, X) -> (N·T, C', Y/stride, X/stride)``."""
+        inner = self.norm2(self.convolve2(F.relu(self.norm1(self.convolve1(x)))))
+        return F.relu(inner + self.skip(x))
+
+
+class VisualEncoder(nn.Module):
+    """Grey face crops to embeddings; each sees at most ``reach_frames`` frames before and after its own.
+
+    Args:
+        embed_dim: ``D``.
+        channels: channels of the stem and of each stage; every one of them halves the picture.
+        blocks: residual blocks a stage.
+        temporal_kernel: frames seen by the convolution over time, odd.
+        dropout: share of features dropped in training.
+    """
+
+    def __init__(
+        self,
+        embed_dim: int,
+        channels: Sequence[int] = (16, 32, 64, 96),
+        blocks: int = 1,
+        temporal_kernel: int = 5,
+        dropout: float = 0.0,
+    ) -> None:
+        super().__init__()
+        self.stem = nn.Sequential(
+            nn.Conv2d(2 * STEM_REACH_FRAMES + 1, channels[0], 3, stride=2, padding=1, bias=False),
+            nn.GroupNorm(1, channels[0]),
+            nn.ReLU(),
+        )
+        stages: list[nn.Module] = []
+        for in_channels, out_channels in pairwise(channels):
+            stages.append(ResidualBlock(in_channels, out_channels, stride=2))
+            stages.extend(ResidualBlock(out_channels, out_channels, stride=1) for _ in range(blocks - 1))
+        self.stages = nn.Sequential(*stages)
+        self.project = nn.Linear(channels[-1] * POOLED_SIDE**2, embed_dim)
+        self.temporal = TemporalConvolution(embed_dim, temporal_kernel, dropout=dropout)
+        self.norm = nn.LayerNorm(embed_dim)
+        self.reach_frames = STEM_REACH_FRAMES + temporal_kernel // 2
+
+    def forward(self, crops: Tensor, mask: Tensor | None = None) -> Tensor:
+        """Encodes face crops.
+
+        Args:
+            crops: ``(N, T, Y, X)`` grey levels, uint8 0..255 or float 0..1.
+            mask: ``(N, T)``, True = real.
+
+        Returns:
+            ``(N, T, D)``.
+        """
+        pictures = crops.float() / 255 if crops.dtype == torch.uint8 else crops
+        pictures = (pictures - 0.45) * 4.0
+        if mask is not None:
+            pictures = pictures.masked_fill(~mask[..., None, None], 0.0)
+        padded = F.pad(pictures, (0, 0, 0, 0, STEM_REACH_FRAMES, STEM_REACH_FRAMES))
+        frames = crops.shape[1]
+        neighbours = torch.stack([padded[:, k : k + frames] for k in range(2 * STEM_REACH_FRAMES + 1)], dim=2)
+        maps = rearrange(neighbours, "n t c y x -> (n t) c y x").contiguous(memory_format=torch.channels_last)
+        maps = self.stages(self.stem(maps))
+        # Coarse places are kept: which part of the face moves matters.
+        pooled = F.adaptive_avg_pool2d(maps, POOLED_SIDE)
+        embedded = self.project(rearrange(pooled, "(n t) c y x -> n t (c y x)", t=frames))
+        out: Tensor = self.norm(self.temporal(embedded, mask))
+        return keep_real(out, mask)

@@ -1,0 +1,183 @@
+"""A model and a dataset in, one score per face and frame out; and the frame similarities that offset accuracy needs.
+
+Long tracks are scored in chunks that overlap by the model's whole reach, so a chunked score equals the unchunked one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from tqdm import tqdm
+
+from avfusion.clock import SAMPLES_PER_VIDEO_FRAME
+from avfusion.config import Config
+from avfusion.data.batching import Example, Examples, Request, collate, fit_crops, group_by_length, loader
+from avfusion.data.clips import ClipDataset
+from avfusion.errors import UsageError
+from avfusion.media.audio import LogMel
+from avfusion.models import ActiveSpeakerDetector, context_frames
+
+CHUNK_FRAMES = 500
+SCORING_BATCH_FRAMES = 2000
+
+
+def pick_device(name: str) -> torch.device:
+    """The device for ``run.device``: ``auto`` takes CUDA, then Apple's MPS, then the CPU.
+
+    Raises:
+        UsageError: the named device is not there.
+    """
+    found = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
+    if name == "auto":
+        name = next(device for device, there in found.items() if there)
+    if not found[name]:
+        there = ", ".join(device for device, ok in found.items() if ok)
+        raise UsageError(
+            f"run.device={name}: torch finds no such device here (it finds: {there}); use --run.device=auto"
+        )
+    return torch.device(name)
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """A stretch to run and the part of it whose scores are kept, in frames of the track."""
+
+    request: Request
+    keep_first: int
+    keep_last: int
+
+
+def plan_chunks(track: int, num_frames: int, reach: int | None, chunk_frames: int = CHUNK_FRAMES) -> list[Chunk]:
+    """Splits a track into chunks, each with ``reach`` frames of context on both sides; None keeps the track whole."""
+    if reach is None or num_frames <= chunk_frames:
+        return [Chunk(Request(track, 0, num_frames), 0, num_frames)]
+    chunks = []
+    for first in range(0, num_frames, chunk_frames):
+        last = min(first + chunk_frames, num_frames)
+        run_first, run_last = max(first - reach, 0), min(last + reach, num_frames)
+        chunks.append(Chunk(Request(track, run_first, run_last - run_first), first, last))
+    return chunks
+
+
+@torch.inference_mode()
+def score_tracks(
+    model: ActiveSpeakerDetector,
+    examples: Examples,
+    config: Config,
+    device: torch.device,
+    *,
+    chunk_frames: int = CHUNK_FRAMES,
+    label: str = "scoring",
+) -> list[NDArray[np.float32]]:
+    """Scores every track of a dataset.
+
+    Args:
+        model: in any mode; put back into it afterwards.
+        examples: without augmentation.
+        config: the model's configuration.
+        device: where to run.
+        chunk_frames: longest stretch scored at once.
+        label: name of the progress bar.
+
+    Returns:
+        One ``(T,)`` array of probabilities 0..1 per track, in the dataset's order.
+    """
+    tracks = examples.dataset.tracks
+    reach = context_frames(config.model)
+    chunks = {c.request: c for i, t in enumerate(tracks) for c in plan_chunks(i, t.num_frames, reach, chunk_frames)}
+    batches = group_by_length(list(chunks), SCORING_BATCH_FRAMES)
+    scores = [np.full(track.num_frames, np.nan, dtype=np.float32) for track in tracks]
+    was_training = model.training
+    model.eval()
+    try:
+        for batch in tqdm(loader(examples, batches, config.data.workers), desc=label, leave=False, disable=None):
+            moved = batch.to(device)
+            out = model(moved.crops, moved.log_mel, moved.frame_mask, moved.audio_mask)
+            for request, row in zip(batch.requests, out.logits.float().sigmoid()[:, 0].cpu().numpy(), strict=True):
+                chunk = chunks[request]
+                begin = chunk.keep_first - request.first_frame
+                kept = row[begin : begin + chunk.keep_last - chunk.keep_first]
+                scores[request.track][chunk.keep_first : chunk.keep_last] = kept
+    finally:
+        model.train(was_training)
+    return scores
+
+
+@dataclass(frozen=True)
+class OffsetTrial:
+    """Similarities of one window whose sound was really moved.
+
+    Attributes:
+        track: index of the track.
+        planted: frames by which the sound was made later.
+        similarity: ``(T, T)`` cosine similarity, video frame by sound of a video frame.
+    """
+
+    track: int
+    planted: int
+    similarity: NDArray[np.float32]
+
+
+@torch.inference_mode()
+def offset_trials(
+    model: ActiveSpeakerDetector,
+    dataset: ClipDataset,
+    tracks: Sequence[int],
+    config: Config,
+    device: torch.device,
+    *,
+    max_planted: int = 8,
+    window_frames: int = 50,
+    seed: int = 0,
+) -> list[OffsetTrial]:
+    """Cuts a window from inside each clip, moves its sound by a drawn number of frames, and compares all frame pairs.
+
+    Both streams are cut from inside the clip, so that no padded edge of one can match a padded edge of the other.
+    A clip shorter than the window and the largest move on both sides gives a shorter window, of at least 32 frames,
+    or none.
+
+    Args:
+        model: in any mode; put back into it afterwards.
+        dataset: where the clips are.
+        tracks: which tracks; their own sound is expected to be in sync.
+        config: the model's configuration.
+        device: where to run.
+        max_planted: the move is drawn from ``-max_planted .. max_planted`` frames.
+        window_frames: length of the window.
+        seed: of the draws.
+    """
+    rng = np.random.default_rng(seed)
+    to_log_mel = LogMel(config.data.num_mels)
+    trials = []
+    was_training = model.training
+    model.eval()
+    try:
+        for track in tqdm(tracks, desc="offsets", leave=False, disable=None):
+            planted = int(rng.integers(-max_planted, max_planted + 1))
+            clip = dataset.read(track)
+            frames = len(clip.crops)
+            length = min(window_frames, frames - 2 * max_planted)
+            if length < 32:
+                continue
+            first = (frames - length) // 2
+            crops = fit_crops(torch.from_numpy(clip.crops), config.data.region, config.data.crop_size)
+            heard_first = first - planted  # sound that comes k frames later: frame i hears what belongs to frame i - k
+            sound = clip.audio[heard_first * SAMPLES_PER_VIDEO_FRAME : (heard_first + length) * SAMPLES_PER_VIDEO_FRAME]
+            example = Example(
+                Request(track, first, length),
+                crops[first : first + length].float() / 255,
+                to_log_mel(torch.from_numpy(sound)),
+                torch.from_numpy(clip.speaking[first : first + length]),
+                audio_id=0,
+            )
+            batch = collate([example]).to(device)
+            out = model(batch.crops, batch.log_mel, batch.frame_mask, batch.audio_mask)
+            similarity = (out.video_embedding[0, 0].float() @ out.audio_embedding[0].float().T).cpu().numpy()
+            trials.append(OffsetTrial(track, planted, similarity))
+    finally:
+        model.train(was_training)
+    return trials

@@ -1,0 +1,400 @@
+"""Face tracks, label tables and score tables: the words that every room shares, and their CSV files.
+
+A :class:`FaceTrack` is one person's boxes over ``T`` consecutive frames at 25 per second. A table holds ``N`` face
+boxes of many tracks as columns, each row named by (video_id, time in ms, entity_id); row order means nothing.
+The files are those of AVA-ActiveSpeaker (Roth et al. 2020): 8 columns of labels, a ninth for a prediction's score.
+"""
+
+from __future__ import annotations
+
+import csv
+import os
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TextIO
+
+import numpy as np
+from numpy.typing import NDArray
+
+from avfusion.clock import VIDEO_HZ
+from avfusion.errors import AvfusionError
+
+LABELS = ("NOT_SPEAKING", "SPEAKING_AUDIBLE", "SPEAKING_NOT_AUDIBLE")
+POSITIVE_LABEL = "SPEAKING_AUDIBLE"
+
+_BOX_COLUMNS = ("entity_box_x1", "entity_box_y1", "entity_box_x2", "entity_box_y2")
+LABEL_COLUMNS = ("video_id", "frame_timestamp", *_BOX_COLUMNS, "label", "entity_id")
+SCORE_COLUMNS = (*LABEL_COLUMNS, "score")
+_HEADER_ALIASES = dict(zip(("x1", "y1", "x2", "y2"), _BOX_COLUMNS, strict=True))
+_CHUNK_ROWS = 4_096  # small enough to stay in the processor cache: twice as fast as 65,536
+_LARGEST = 1e12  # beyond any time, box or score: keeps milliseconds within int64
+
+
+@dataclass(frozen=True)
+class FaceTrack:
+    """One face over ``T`` consecutive video frames of one shot.
+
+    Attributes:
+        video_id: the video or scene the face is seen in.
+        entity_id: names the track; unique within the dataset.
+        start_s: time of the first frame in the video, in seconds.
+        speaking: ``(T,)`` bool, True where the label is SPEAKING_AUDIBLE.
+        boxes_xyxy: ``(T, 4)`` float32, x1, y1, x2, y2 as fractions of picture width and height.
+        audio_id: names the sound that is heard; tracks of one scene share it.
+        role: what kind of example it is (``own_sound``, ``shifted`` ...); empty where unknown.
+        source: the corpus it comes from; empty where unknown.
+    """
+
+    video_id: str
+    entity_id: str
+    start_s: float
+    speaking: NDArray[np.bool_]
+    boxes_xyxy: NDArray[np.float32]
+    audio_id: str
+    role: str = ""
+    source: str = ""
+
+    @property
+    def num_frames(self) -> int:
+        """``T``."""
+        return len(self.speaking)
+
+    @property
+    def timestamps_s(self) -> NDArray[np.float64]:
+        """``(T,)`` times of the frames in the video, in seconds."""
+        return self.start_s + np.arange(self.num_frames) / VIDEO_HZ
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class FaceTable:
+    """``N`` face boxes, one a row, as columns. Ids are text whatever they look like (``007``, ``NA``, ``1e5``).
+
+    Attributes:
+        video_id: ``(N,)`` str objects.
+        timestamp_ms: ``(N,)`` int64, the frame's time in the video in whole milliseconds.
+        boxes_xyxy: ``(N, 4)`` float32, x1, y1, x2, y2 as fractions of picture width and height.
+        entity_id: ``(N,)`` str objects.
+        line: ``(N,)`` int64 line of the file (from 1), or 0 where the row was never in a file.
+        path: the file the rows came from; empty for a table made in memory.
+    """
+
+    video_id: NDArray[np.object_]
+    timestamp_ms: NDArray[np.int64]
+    boxes_xyxy: NDArray[np.float32]
+    entity_id: NDArray[np.object_]
+    line: NDArray[np.int64]
+    path: str = ""
+
+    def __len__(self) -> int:
+        return len(self.timestamp_ms)
+
+    def row_name(self, index: int) -> str:
+        """Names one row for a message: video, time in seconds, entity, and the line where there is one."""
+        where = f" (line {self.line[index]})" if self.line[index] else ""
+        time = _seconds_text(int(self.timestamp_ms[index]))
+        return f"{self.video_id[index]!r} at {time} s, {self.entity_id[index]!r}{where}"
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class LabelTable(FaceTable):
+    """The ground truth: ``speaking`` is ``(N,)`` bool, True where the label is SPEAKING_AUDIBLE."""
+
+    speaking: NDArray[np.bool_]
+
+    @classmethod
+    def from_tracks(cls, tracks: Iterable[FaceTrack]) -> LabelTable:
+        """The labels of all frames of the tracks, track after track."""
+        tracks = list(tracks)
+        return cls(**_columns_of_tracks(tracks), speaking=_joined([t.speaking for t in tracks], np.bool_))
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class ScoreTable(FaceTable):
+    """What a model says: ``score`` is ``(N,)`` float64, finite, higher where the face is more likely the speaker.
+
+    avfusion writes probabilities in 0..1; any other increasing scale (logits) gives the same AP and AUROC.
+    """
+
+    score: NDArray[np.float64]
+
+    @classmethod
+    def from_tracks(cls, tracks: Iterable[FaceTrack], scores: Sequence[NDArray[np.floating[Any]]]) -> ScoreTable:
+        """Pairs each track with its scores.
+
+        Args:
+            tracks: the face tracks.
+            scores: for each track ``(T,)`` scores of its frames.
+
+        Raises:
+            ValueError: a track and its scores differ in length.
+            AvfusionError: a score is NaN or infinite.
+        """
+        tracks = list(tracks)
+        if len(tracks) != len(scores):
+            raise ValueError(f"{len(scores)} score arrays for {len(tracks)} tracks")
+        for track, values in zip(tracks, scores, strict=True):
+            if np.shape(values) != (track.num_frames,):
+                raise ValueError(f"scores {np.shape(values)} for the {track.num_frames} frames of {track.entity_id!r}")
+            if not np.isfinite(values).all():
+                frame = int(np.argmin(np.isfinite(values)))
+                raise AvfusionError(
+                    f"score {values[frame]} at frame {frame} of {track.entity_id!r} in {track.video_id!r}, expected a "
+                    "finite number: the model's numbers have overflowed"
+                )
+        return cls(**_columns_of_tracks(tracks), score=_joined(list(scores), np.float64))
+
+
+def read_labels(path: str | os.PathLike[str]) -> LabelTable:
+    """Reads an AVA-ActiveSpeaker label file.
+
+    Columns ``video_id, frame_timestamp, x1, y1, x2, y2, label, entity_id``. A header line is found by its words, names
+    the columns then and may name more (TalkNet's ``*_orig.csv``). BOM, CRLF, blank lines and any row order are fine.
+
+    Raises:
+        AvfusionError: the file cannot be read, or a row is wrong; the message names file, line and what was found.
+    """
+    chunks = []
+    for line, columns in _chunks(path, LABEL_COLUMNS):
+        chunk = _face_columns(path, line, columns)
+        for index, label in enumerate(columns["label"]):
+            if label not in LABELS:
+                raise _row_error(path, line[index], "label", label, f"one of {', '.join(LABELS)}")
+        chunk["speaking"] = np.array([label == POSITIVE_LABEL for label in columns["label"]], dtype=np.bool_)
+        boxes = chunk["boxes_xyxy"]
+        inverted = (boxes[:, 2:] < boxes[:, :2]).any(axis=1)
+        if inverted.any():
+            index = int(inverted.argmax())
+            text = ",".join(columns[name][index] for name in _BOX_COLUMNS)
+            raise _row_error(path, line[index], "box", text, "x1,y1,x2,y2 with x1 <= x2 and y1 <= y2")
+        chunks.append(chunk)
+    return LabelTable(path=os.fspath(path), speaking=_column(chunks, "speaking", np.bool_), **_face_arrays(chunks))
+
+
+def read_scores(path: str | os.PathLike[str]) -> ScoreTable:
+    """Reads a score file: the AVA columns and a ninth, ``score``.
+
+    The label column is not looked at: guessed labels, or SPEAKING_AUDIBLE in every row as the official tool wants it,
+    do not count. Headers and line ends as in :func:`read_labels`.
+
+    Raises:
+        AvfusionError: the file cannot be read, or a row is wrong (a NaN, infinite, blank or text score among them).
+    """
+    chunks = []
+    for line, columns in _chunks(path, SCORE_COLUMNS):
+        chunk = _face_columns(path, line, columns)
+        chunk["score"] = _numbers(path, line, "score", columns["score"], "a finite number")
+        chunks.append(chunk)
+    return ScoreTable(path=os.fspath(path), score=_column(chunks, "score", np.float64), **_face_arrays(chunks))
+
+
+def write_labels(path: str | os.PathLike[str], tracks: Iterable[FaceTrack]) -> None:
+    """Writes the labels of all frames in AVA's columns, without a header; atomic.
+
+    Times carry three digits, so the millisecond survives. Frames that do not speak audibly become NOT_SPEAKING.
+    """
+    table = LabelTable.from_tracks(tracks)
+    labels = [POSITIVE_LABEL if speaking else "NOT_SPEAKING" for speaking in table.speaking.tolist()]
+    with _atomic_text_file(path) as file:
+        csv.writer(file, lineterminator="\n").writerows(_text_rows(table, labels))
+
+
+def write_scores(path: str | os.PathLike[str], scores: ScoreTable) -> None:
+    """Writes a score table with a header line; atomic. Scores keep every digit: the file ranks exactly like the table.
+
+    The label column holds SPEAKING_AUDIBLE in every row: the score is the score of that label (official tool).
+    """
+    labels = [POSITIVE_LABEL] * len(scores)
+    with _atomic_text_file(path) as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(SCORE_COLUMNS)
+        rows = zip(_text_rows(scores, labels), scores.score.tolist(), strict=True)
+        writer.writerows((*row, repr(score)) for row, score in rows)
+
+
+def milliseconds(seconds: NDArray[np.float64]) -> NDArray[np.int64]:
+    """Times as whole milliseconds, the precision at which rows are keyed."""
+    return np.rint(seconds * 1000).astype(np.int64)
+
+
+# --- reading ---------------------------------------------------------------------------------------------------------
+
+
+def _chunks(
+    path: str | os.PathLike[str], names: tuple[str, ...]
+) -> Iterator[tuple[list[int], dict[str, tuple[str, ...]]]]:
+    """Yields ``(line numbers, {column name: texts})`` of up to ``_CHUNK_ROWS`` rows, so memory stays flat."""
+    try:
+        with open(path, encoding="utf-8-sig", newline="") as file:
+            reader = csv.reader(file)
+            position = {name: index for index, name in enumerate(names)}
+            width = len(names)
+            line: list[int] = []
+            rows: list[list[str]] = []
+            for row in reader:
+                if not row or (len(row) == 1 and not row[0].strip()):
+                    continue
+                if row[0] == "video_id" or not line:  # a first row, or a header again where files were put together
+                    header = _header_positions(path, reader.line_num, row, names)
+                    if header and rows and header != position:
+                        raise AvfusionError(
+                            f"{path} line {reader.line_num}: a second header with other columns, expected one order "
+                            "of columns throughout: write the parts as separate files"
+                        )
+                    if header:
+                        position, width = header, len(row)
+                        continue
+                if len(row) != width:
+                    raise AvfusionError(
+                        f"{path} line {reader.line_num}: {len(row)} columns, expected {width}: {','.join(names)}"
+                    )
+                line.append(reader.line_num)
+                rows.append(row)
+                if len(rows) == _CHUNK_ROWS:
+                    yield line, _by_name(rows, position)
+                    line, rows = [], []
+            if reader.line_num == 0:
+                raise AvfusionError(f"{path}: the file is empty, expected rows of {','.join(names)}")
+            if rows:
+                yield line, _by_name(rows, position)
+    except OSError as error:
+        raise AvfusionError(f"{path}: cannot be read ({error.strerror}), expected a CSV file") from error
+    except UnicodeDecodeError as error:
+        raise AvfusionError(f"{path}: not UTF-8 text ({error.reason} at byte {error.start}), expected CSV") from error
+    except csv.Error as error:
+        raise AvfusionError(f"{path} line {reader.line_num}: not readable as CSV ({error})") from error
+
+
+def _header_positions(
+    path: str | os.PathLike[str], line: int, row: list[str], names: tuple[str, ...]
+) -> dict[str, int] | None:
+    """Where each column stands if the row is a header, None if it is data."""
+    words = [_HEADER_ALIASES.get(word.strip(), word.strip()) for word in row]
+    if "video_id" not in words or "frame_timestamp" not in words:
+        return None
+    absent = [name for name in names if name not in words]
+    if absent:
+        raise AvfusionError(f"{path} line {line}: the header lacks {', '.join(absent)}, expected {','.join(names)}")
+    return {name: words.index(name) for name in names}
+
+
+def _by_name(rows: list[list[str]], position: dict[str, int]) -> dict[str, tuple[str, ...]]:
+    columns = list(zip(*rows, strict=True))
+    return {name: columns[index] for name, index in position.items()}
+
+
+def _face_columns(
+    path: str | os.PathLike[str], line: list[int], columns: dict[str, tuple[str, ...]]
+) -> dict[str, NDArray[Any]]:
+    """The columns of :class:`FaceTable`, checked."""
+    for name in ("video_id", "entity_id"):
+        if "" in columns[name]:
+            raise _row_error(path, line[columns[name].index("")], name, "", "text")
+    seconds = _numbers(path, line, "frame_timestamp", columns["frame_timestamp"], "seconds from 0", low=0.0)
+    boxes = [_numbers(path, line, name, columns[name], "a fraction of the picture") for name in _BOX_COLUMNS]
+    return {
+        "video_id": np.array([sys.intern(text) for text in columns["video_id"]], dtype=np.object_),
+        "timestamp_ms": milliseconds(seconds),
+        "boxes_xyxy": np.stack(boxes, axis=1).astype(np.float32),
+        "entity_id": np.array([sys.intern(text) for text in columns["entity_id"]], dtype=np.object_),
+        "line": np.array(line, dtype=np.int64),
+    }
+
+
+def _numbers(
+    path: str | os.PathLike[str],
+    line: list[int],
+    name: str,
+    texts: tuple[str, ...],
+    expected: str,
+    low: float = -_LARGEST,
+) -> NDArray[np.float64]:
+    """A column of finite numbers, or the error that names the first row that is none."""
+    try:
+        if "_" in "".join(texts):  # float() takes 1_0 for ten
+            raise ValueError
+        values = np.fromiter(map(float, texts), np.float64, count=len(texts))
+    except ValueError:
+        values = np.fromiter(map(_number_or_nan, texts), np.float64, count=len(texts))
+    wrong = ~((values >= low) & (values <= _LARGEST))  # true for NaN as well
+    if wrong.any():
+        index = int(wrong.argmax())
+        raise _row_error(path, line[index], name, texts[index], expected)
+    return values
+
+
+def _number_or_nan(text: str) -> float:
+    try:
+        return float("nan") if "_" in text else float(text)
+    except ValueError:
+        return float("nan")
+
+
+def _row_error(path: str | os.PathLike[str], line: int, name: str, found: str, expected: str) -> AvfusionError:
+    return AvfusionError(f"{path} line {line}: {name} is {found!r}, expected {expected}: correct this row")
+
+
+def _column(chunks: list[dict[str, NDArray[Any]]], name: str, dtype: type[np.generic]) -> NDArray[Any]:
+    return _joined([chunk[name] for chunk in chunks], dtype)
+
+
+def _face_arrays(chunks: list[dict[str, NDArray[Any]]]) -> dict[str, Any]:
+    boxes = _column(chunks, "boxes_xyxy", np.float32)
+    return {
+        "video_id": _column(chunks, "video_id", np.object_),
+        "timestamp_ms": _column(chunks, "timestamp_ms", np.int64),
+        "boxes_xyxy": boxes.reshape(-1, 4),
+        "entity_id": _column(chunks, "entity_id", np.object_),
+        "line": _column(chunks, "line", np.int64),
+    }
+
+
+def _joined(parts: Sequence[NDArray[Any]], dtype: type[np.generic]) -> NDArray[Any]:
+    """The parts one after the other; a table of no parts is an empty table."""
+    return np.concatenate(parts).astype(dtype, copy=False) if len(parts) else np.empty(0, dtype)
+
+
+# --- writing ---------------------------------------------------------------------------------------------------------
+
+
+def _columns_of_tracks(tracks: list[FaceTrack]) -> dict[str, Any]:
+    lengths = [track.num_frames for track in tracks]
+    videos = np.array([track.video_id for track in tracks], dtype=np.object_)
+    entities = np.array([track.entity_id for track in tracks], dtype=np.object_)
+    return {
+        "video_id": np.repeat(videos, lengths),
+        "timestamp_ms": milliseconds(_joined([track.timestamps_s for track in tracks], np.float64)),
+        "boxes_xyxy": _joined([track.boxes_xyxy for track in tracks], np.float32).reshape(-1, 4),
+        "entity_id": np.repeat(entities, lengths),
+        "line": np.zeros(sum(lengths), np.int64),
+    }
+
+
+def _text_rows(table: FaceTable, labels: list[str]) -> Iterator[tuple[str, ...]]:
+    """The eight AVA columns as text."""
+    times, boxes = table.timestamp_ms.tolist(), table.boxes_xyxy.tolist()
+    rows = zip(table.video_id, times, boxes, labels, table.entity_id, strict=True)
+    for video_id, time_ms, (x1, y1, x2, y2), label, entity_id in rows:
+        box = (f"{x1:.6f}", f"{y1:.6f}", f"{x2:.6f}", f"{y2:.6f}")
+        yield (video_id, _seconds_text(time_ms), *box, label, entity_id)
+
+
+def _seconds_text(time_ms: int) -> str:
+    return f"{time_ms / 1000:.3f}"
+
+
+@contextmanager
+def _atomic_text_file(path: str | os.PathLike[str]) -> Iterator[TextIO]:
+    """A text file that appears whole or not at all: written beside its place, then renamed."""
+    target = Path(path)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+    try:
+        with open(temporary, "w", encoding="utf-8", newline="") as file:
+            yield file
+        os.replace(temporary, target)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise

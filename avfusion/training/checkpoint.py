@@ -1,0 +1,92 @@
+"""Checkpoints: one file that rebuilds its model, loads with ``weights_only=True``, and is never half written."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from avfusion.config import Config, config_from_dict
+from avfusion.errors import AvfusionError, UsageError
+from avfusion.models import ActiveSpeakerDetector, build_model
+
+FORMAT = 1
+
+
+def save_checkpoint(path: Path, model: ActiveSpeakerDetector, config: Config, state: Mapping[str, Any]) -> None:
+    """Writes a checkpoint beside its place and moves it there in one step.
+
+    Args:
+        path: where it shall lie.
+        model: whose weights to keep.
+        config: rebuilds the model.
+        state: whatever else training needs to go on; tensors, numbers, strings, lists and dicts only.
+    """
+    whole = {"format": FORMAT, "config": asdict(config), "model": model.state_dict(), **state}
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_name(path.name + ".part")
+    with draft.open("wb") as file:
+        torch.save(whole, file)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(draft, path)
+
+
+def read_checkpoint(path: Path) -> dict[str, Any]:
+    """Reads a checkpoint; no code in the file is run.
+
+    Raises:
+        UsageError: there is no such file.
+        AvfusionError: it is damaged, or no avfusion checkpoint.
+    """
+    if not path.is_file():
+        raise UsageError(
+            f"no checkpoint at {path}; train.py writes checkpoints/best.pt and last.pt into its run folder"
+        )
+    try:
+        content = torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as error:  # torch raises many kinds for a damaged file
+        reason = str(error).strip().splitlines()[0][:160] if str(error).strip() else type(error).__name__
+        raise AvfusionError(f"{path}: cannot be read as a checkpoint ({reason}); use another one of the run") from error
+    if not isinstance(content, dict) or content.get("format") != FORMAT:
+        found = content.get("format") if isinstance(content, dict) else type(content).__name__
+        raise AvfusionError(f"{path}: expected an avfusion checkpoint of format {FORMAT}, found {found!r}")
+    return content
+
+
+def load_weights(model: ActiveSpeakerDetector, weights: Mapping[str, torch.Tensor], where: Path) -> None:
+    """Loads weights, all of them; a ``module.`` prefix left by data-parallel training is taken off.
+
+    Raises:
+        AvfusionError: keys are missing, unknown or of another shape; it lists them.
+    """
+    plain = {key.removeprefix("module."): value for key, value in weights.items()}
+    expected = model.state_dict()
+    faults = [f"missing {key}" for key in expected if key not in plain]
+    faults += [f"unknown {key}" for key in plain if key not in expected]
+    faults += [
+        f"{key} is {tuple(plain[key].shape)}, expected {tuple(value.shape)}"
+        for key, value in expected.items()
+        if key in plain and plain[key].shape != value.shape
+    ]
+    if faults:
+        more = f" and {len(faults) - 5} more" if len(faults) > 5 else ""
+        raise AvfusionError(f"{where}: weights do not fit the model: {'; '.join(faults[:5])}{more}")
+    model.load_state_dict(plain)
+
+
+def load_model(path: Path) -> tuple[ActiveSpeakerDetector, Config, dict[str, Any]]:
+    """Rebuilds the model of a checkpoint, in evaluation mode.
+
+    Returns:
+        The model on the CPU, its configuration, and the whole content of the checkpoint.
+    """
+    content = read_checkpoint(path)
+    config = config_from_dict(content["config"], where=str(path))
+    model = build_model(config.model, config.data.num_mels)
+    load_weights(model, content["model"], path)
+    return model.eval(), config, content

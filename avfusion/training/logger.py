@@ -1,0 +1,135 @@
+"""Where the numbers of a run go: Weights & Biases, and ``log.jsonl`` with the same numbers.
+
+W&B counts its own steps; the training step is logged as a number of its own (``step``) and made the x axis, so nothing
+is ever dropped for a step that goes backwards. Training goes on when W&B fails.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from avfusion.config import Config, to_flat_dict
+
+Number = float | int
+
+
+class RunLogger:
+    """Writes scalars and pictures of one run.
+
+    Args:
+        config: of the run.
+        run_dir: holds ``log.jsonl`` and ``wandb/``.
+        wandb_id: of the W&B run to go on with, when resuming.
+    """
+
+    def __init__(self, config: Config, run_dir: Path, wandb_id: str | None = None) -> None:
+        self._file = (run_dir / "log.jsonl").open("a", encoding="utf-8")
+        self._run = _start_wandb(config, run_dir, wandb_id)
+
+    @property
+    def wandb_id(self) -> str | None:
+        """The id of the W&B run; None when W&B is off."""
+        return None if self._run is None else str(self._run.id)
+
+    def log(self, numbers: Mapping[str, Number], step: int) -> None:
+        """Logs plain numbers at a training step."""
+        row = {
+            "step": step,
+            **{key: float(value) if isinstance(value, float) else value for key, value in numbers.items()},
+        }
+        self._file.write(json.dumps(row) + "\n")
+        self._file.flush()
+        self._to_wandb(row)
+
+    def log_images(self, images: Sequence[Path], key: str, step: int) -> None:
+        """Logs PNG files, captioned with their names."""
+        if self._run is None or not images:
+            return
+        import wandb
+
+        self._to_wandb({"step": step, key: [wandb.Image(str(path), caption=path.stem) for path in images]})
+
+    def summarize(self, numbers: Mapping[str, Number]) -> None:
+        """Puts the run's headline figures where W&B's run table shows them."""
+        if self._run is not None:
+            for key, value in numbers.items():
+                self._run.summary[key] = value
+
+    def close(self) -> None:
+        """Ends the W&B run and closes the file."""
+        self._file.close()
+        if self._run is not None:
+            self._run.finish()
+            self._run = None
+
+    def _to_wandb(self, row: dict[str, Any]) -> None:
+        if self._run is None:
+            return
+        try:
+            self._run.log(row)
+        except Exception as error:  # W&B must never end a training; log.jsonl has the numbers
+            print(f"W&B failed ({error}); going on with log.jsonl alone", file=sys.stderr)
+            self._run = None
+
+
+def _start_wandb(config: Config, run_dir: Path, wandb_id: str | None) -> Any:
+    """Starts W&B as the configuration says, and says once where the numbers go; None when it is off."""
+    mode = config.wandb.mode
+    if os.environ.get("WANDB_MODE") == "disabled":
+        mode = "disabled"
+    if mode == "disabled":
+        print("W&B: off; the numbers are in log.jsonl", file=sys.stderr)
+        return None
+    try:
+        import wandb
+    except ImportError:
+        print("W&B: not installed; the numbers are in log.jsonl (pip install wandb)", file=sys.stderr)
+        return None
+    if mode == "auto":
+        mode = os.environ.get("WANDB_MODE") or ("online" if _logged_in() else "offline")
+    try:
+        run = wandb.init(
+            project=config.wandb.project,
+            entity=config.wandb.entity,
+            name=config.wandb.name or run_dir.name,
+            tags=config.wandb.tags,
+            dir=str(run_dir),
+            id=wandb_id,
+            resume="allow" if wandb_id else None,
+            mode=mode,  # type: ignore[arg-type]
+            config=to_flat_dict(config),
+            settings=wandb.Settings(silent=True),
+        )
+        run.define_metric("step")
+        run.define_metric("*", step_metric="step")
+    except Exception as error:  # no key, no network, a broken installation: the run itself goes on
+        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        print(f"W&B: cannot start ({reason}); the numbers are in log.jsonl", file=sys.stderr)
+        return None
+    if mode == "offline":
+        print(f"W&B: offline; later: wandb sync {run_dir}/wandb/offline-run-*", file=sys.stderr)
+    else:
+        print(f"W&B: {run.url}", file=sys.stderr)
+    return run
+
+
+def _logged_in() -> bool:
+    """Whether W&B has an API key, found without asking for one."""
+    if os.environ.get("WANDB_API_KEY"):
+        return True
+    import netrc
+    from urllib.parse import urlsplit
+
+    host = urlsplit(os.environ.get("WANDB_BASE_URL", "https://api.wandb.ai")).hostname or ""
+    for name in (os.environ.get("NETRC"), "~/.netrc", "~/_netrc"):
+        try:
+            if name and netrc.netrc(os.path.expanduser(name)).authenticators(host):
+                return True
+        except (OSError, netrc.NetrcParseError):
+            continue
+    return False

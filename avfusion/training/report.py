@@ -1,0 +1,195 @@
+"""What a run is worth: scores, figures per kind of negative and per corpus, offset accuracy, alignment pictures.
+
+Written into the run folder: ``scores/<split>.csv``, ``report.json``, ``report.md``, ``alignment/*.png`` (for a split
+other than the validation split: ``report-<split>.json`` ...).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import platform
+import shlex
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+import avfusion
+from avfusion.alignment.capture import capture_clip, pick_examples
+from avfusion.alignment.plots import alignment_figure, save_figure
+from avfusion.config import Config
+from avfusion.data.batching import Examples
+from avfusion.data.clips import ClipDataset
+from avfusion.evaluation.desync import offset_accuracy, offset_from_similarity
+from avfusion.evaluation.join import join
+from avfusion.evaluation.report import evaluate
+from avfusion.evaluation.roles import per_role, per_source, track_roles, track_sources
+from avfusion.models import ActiveSpeakerDetector
+from avfusion.scoring import offset_trials, pick_device, score_tracks
+from avfusion.tracks import FaceTrack, LabelTable, ScoreTable, write_scores
+from avfusion.training.checkpoint import load_model
+from avfusion.training.logger import RunLogger
+from avfusion.training.report_text import as_markdown, as_text
+
+IN_SYNC_ROLES = {"own_sound", "speaking"}
+MAX_OFFSET = 12
+OFFSET_CHANCE = 3 / (2 * MAX_OFFSET + 1)  # three of the 25 offsets searched are within ±1 of the planted one
+
+
+def report_run(
+    checkpoint: Path,
+    config: Config,
+    dataset: ClipDataset,
+    split: str,
+    run_dir: Path,
+    logger: RunLogger | None,
+    command: Sequence[str],
+) -> dict[str, Any]:
+    """Scores one split with one checkpoint, writes the report, prints its tables and the paths.
+
+    Args:
+        checkpoint: whose model to use.
+        config: how to read data and report; its model section is the checkpoint's own.
+        dataset: the split.
+        split: its name.
+        run_dir: where to write.
+        logger: takes the headline figures and pictures too; None leaves W&B alone.
+        command: the command line, for the record.
+
+    Returns:
+        The content of ``report.json``.
+    """
+    model, trained, content = load_model(checkpoint)
+    config.model, config.data.num_mels = trained.model, trained.data.num_mels
+    device = pick_device(config.run.device)
+    model.to(device)
+    examples = Examples(dataset, config.data)
+    scores = score_tracks(model, examples, config, device)
+    table = ScoreTable.from_tracks(dataset.tracks, scores)
+    suffix = "" if split == config.data.val_split else f"-{split}"
+    scores_path = run_dir / "scores" / f"{split}.csv"
+    scores_path.parent.mkdir(parents=True, exist_ok=True)
+    write_scores(scores_path, table)
+
+    report = {
+        "dataset": dataset.name,
+        "split": split,
+        "checkpoint": {"path": str(checkpoint), "sha256": _sha256(checkpoint), "epoch": content["progress"]["epoch"]},
+        "command": shlex.join(command),
+        "seed": trained.run.seed,
+        "versions": _versions(),
+        "model": {"parameters": sum(p.numel() for p in model.parameters()), **_model_summary(trained)},
+        **_figures(table, dataset, config),
+    }
+    if config.report.offset_accuracy and trained.model.modality == "audio_visual":
+        report["offset_accuracy"] = _offsets(model, dataset, config, device)
+    pictures = draw_alignment(model, examples, config, device, run_dir / f"alignment{suffix}")
+
+    json_path, md_path = run_dir / f"report{suffix}.json", run_dir / f"report{suffix}.md"
+    json_path.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
+    md_path.write_text(as_markdown(report, [p.relative_to(run_dir) for p in pictures]), encoding="utf-8")
+    if logger is not None:
+        headline = _headline(report, split)
+        logger.log(headline, step=int(content["progress"]["step"]))
+        logger.log_images(pictures, f"alignment/{split}", step=int(content["progress"]["step"]))
+        logger.summarize(headline)
+    print(as_text(report))
+    for path in [scores_path, md_path, json_path, checkpoint, *pictures]:
+        print(f"  {path}")
+    return report
+
+
+def draw_alignment(
+    model: ActiveSpeakerDetector, examples: Examples, config: Config, device: torch.device, folder: Path
+) -> list[Path]:
+    """Draws one alignment figure for a few clips of each role; none for a model without cross-attention."""
+    if config.model.modality != "audio_visual" or config.model.fusion.kind != "cross_attention":
+        return []
+    folder.mkdir(parents=True, exist_ok=True)
+    paths = []
+    for track in pick_examples(examples.dataset.tracks, config.report.figures_per_role):
+        clip = capture_clip(model, examples, track, config, device)
+        name = f"{clip.role or 'track'}-{clip.title}".replace(":", "_").replace("/", "_")
+        paths.append(folder / f"{name}.png")
+        save_figure(alignment_figure(clip), paths[-1])
+    return paths
+
+
+def _figures(table: ScoreTable, dataset: ClipDataset, config: Config) -> dict[str, Any]:
+    """All figures that come from labels and scores."""
+    joined = join(LabelTable.from_tracks(dataset.tracks), table)
+    resamples = config.report.bootstrap
+    return {
+        "all": evaluate(joined, resamples).to_dict(),
+        "roles": [asdict(row) for row in per_role(joined, track_roles(dataset.tracks), resamples)],
+        "sources": [asdict(row) for row in per_source(joined, track_sources(dataset.tracks), resamples)],
+    }
+
+
+def _in_sync(track: FaceTrack) -> bool:
+    """Whether a track's sound is known to be its own and undisturbed: by its role, or else because it mostly speaks."""
+    if track.role:
+        return track.role in IN_SYNC_ROLES and bool(track.speaking.any())
+    return bool(track.speaking.mean() > 0.5)
+
+
+def _offsets(
+    model: ActiveSpeakerDetector, dataset: ClipDataset, config: Config, device: torch.device
+) -> list[dict[str, Any]]:
+    """Offset accuracy by corpus and over all, on clips with their own sound really moved."""
+    tracks = [i for i, track in enumerate(dataset.tracks) if _in_sync(track)]
+    trials = offset_trials(model, dataset, tracks, config, device)
+    rows: list[dict[str, Any]] = []
+    sources = sorted({dataset.tracks[trial.track].source for trial in trials})
+    for source in [*sources, None]:
+        chosen = [t for t in trials if source is None or dataset.tracks[t.track].source == source]
+        if not chosen:
+            continue
+        found = [offset_from_similarity(t.similarity, MAX_OFFSET) for t in chosen]
+        errors = np.abs(np.array(found) - np.array([t.planted for t in chosen]))
+        rows.append(
+            {
+                "source": "all" if source is None else source or "unknown",
+                "accuracy": offset_accuracy(found, [t.planted for t in chosen]),
+                "chance": OFFSET_CHANCE,
+                "median_error_ms": float(np.median(errors)) * 40,
+                "num_clips": len(chosen),
+            }
+        )
+    return rows
+
+
+def _headline(report: dict[str, Any], split: str) -> dict[str, float]:
+    numbers = {f"final/{split}_ap": report["all"]["average_precision"]}
+    numbers |= {f"final/{split}_auroc_{row['role']}": row["auroc"] for row in report["roles"]}
+    for row in report.get("offset_accuracy", []):
+        if row["source"] == "all":
+            numbers[f"final/{split}_offset_accuracy"] = row["accuracy"]
+    return numbers
+
+
+def _model_summary(config: Config) -> dict[str, Any]:
+    fusion = config.model.fusion
+    summary: dict[str, Any] = {"modality": config.model.modality}
+    if config.model.modality == "audio_visual":
+        summary["fusion"] = fusion.kind
+        if fusion.kind == "cross_attention":
+            summary |= {"heads": fusion.heads, "audio_bypass": fusion.audio_bypass}
+    return summary
+
+
+def _sha256(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def _versions() -> dict[str, str]:
+    return {
+        "avfusion": avfusion.__version__,
+        "torch": torch.__version__,
+        "numpy": np.__version__,
+        "python": platform.python_version(),
+    }

@@ -1,0 +1,140 @@
+"""A report as tables: for the terminal, and for ``report.md``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+
+def as_text(report: dict[str, Any]) -> str:
+    """The tables of a report for the terminal."""
+    parts = [f"\n{_title(report)}"]
+    for title, header, rows in _tables(report):
+        cells = [header, *rows]
+        widths = [max(len(row[i]) for row in cells) for i in range(len(header))]
+        lines = [
+            "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in cells
+        ]
+        parts.append("\n".join([title, *lines]))
+    return "\n\n".join(parts) + "\n"
+
+
+def as_markdown(report: dict[str, Any], pictures: Sequence[Path]) -> str:
+    """The whole of ``report.md``."""
+    parts = [f"# {_title(report)}", _provenance(report)]
+    for title, header, rows in _tables(report):
+        lines = [f"## {title}", "", _row(header), _row(["---"] * len(header)), *(_row(row) for row in rows)]
+        parts.append("\n".join(lines))
+    parts.extend(f"- {note}" for note in report["all"]["notes"])
+    if pictures:
+        parts.append("## Alignment\n\n" + "\n".join(f"![{path.stem}]({path.as_posix()})" for path in pictures))
+    return "\n\n".join(parts) + "\n"
+
+
+def _title(report: dict[str, Any]) -> str:
+    model = report["model"]
+    kind = model["modality"] if model["modality"] != "audio_visual" else model["fusion"]
+    heads = f", {model['heads']} heads" if "heads" in model else ""
+    return f"{report['dataset']} / {report['split']}: {kind}{heads}, {model['parameters'] / 1e6:.2f} M parameters"
+
+
+def _provenance(report: dict[str, Any]) -> str:
+    checkpoint, versions = report["checkpoint"], report["versions"]
+    lines = [
+        f"- command: `{report['command']}`",
+        f"- checkpoint: `{checkpoint['path']}`, epoch {checkpoint['epoch']}, sha256 `{checkpoint['sha256'][:16]}`",
+        f"- seed {report['seed']}; " + ", ".join(f"{name} {version}" for name, version in versions.items()),
+        "- AP: VOC all-point interpolation over all face boxes of the split, as AVA defines it; intervals: 95 %,"
+        " bootstrap over videos",
+    ]
+    if report["model"].get("audio_bypass"):
+        lines.append("- sound also reaches the classifier around the attention: alignment maps need not explain scores")
+    return "\n".join(lines)
+
+
+def _tables(report: dict[str, Any]) -> list[tuple[str, list[str], list[list[str]]]]:
+    whole = report["all"]
+    tables = [
+        (
+            "All face boxes",
+            ["AP", "95 %", "AUROC", "EER", "FPR at 95 % TPR", "ECE", "boxes", "speaking", "tracks", "videos"],
+            [
+                [
+                    _number(whole["average_precision"]),
+                    _interval(whole["average_precision_interval"]),
+                    _number(whole["auroc"]),
+                    _number(whole["equal_error_rate"]),
+                    _number(whole["fpr_at_95_tpr"]),
+                    _number(whole["expected_calibration_error"]),
+                    str(whole["num_rows"]),
+                    f"{100 * whole['prevalence']:.1f} %",
+                    str(whole["num_tracks"]),
+                    str(whole["num_videos"]),
+                ]
+            ],
+        ),
+        (
+            "Each kind of negative frame against all speaking frames (AP at chance = share of speaking frames)",
+            ["negatives", "AUROC", "95 %", "AP", "chance", "mean score", "frames", "tracks"],
+            [
+                [
+                    row["role"],
+                    _number(row["auroc"]),
+                    _interval(row["auroc_interval"]),
+                    _number(row["average_precision"]),
+                    _number(row["chance"]),
+                    _number(row["mean_score"]),
+                    str(row["num_frames"]),
+                    str(row["num_tracks"]),
+                ]
+                for row in report["roles"]
+            ],
+        ),
+        (
+            "Each corpus by itself",
+            ["corpus", "AP", "chance", "AUROC", "95 %", "frames", "tracks"],
+            [
+                [
+                    row["source"],
+                    _number(row["average_precision"]),
+                    _number(row["chance"]),
+                    _number(row["auroc"]),
+                    _interval(row["auroc_interval"]),
+                    str(row["num_frames"]),
+                    str(row["num_tracks"]),
+                ]
+                for row in report["sources"]
+            ],
+        ),
+    ]
+    if report.get("offset_accuracy"):
+        tables.append(
+            (
+                "Offset accuracy: sound moved by -8..8 frames found again within ±1 frame, searched over ±12",
+                ["corpus", "accuracy", "chance", "median error", "clips"],
+                [
+                    [
+                        row["source"],
+                        f"{100 * row['accuracy']:.1f} %",
+                        f"{100 * row['chance']:.0f} %",
+                        f"{row['median_error_ms']:.0f} ms",
+                        str(row["num_clips"]),
+                    ]
+                    for row in report["offset_accuracy"]
+                ],
+            )
+        )
+    return tables
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:.4f}"
+
+
+def _interval(value: Sequence[float] | None) -> str:
+    return "-" if value is None else f"{value[0]:.3f}..{value[1]:.3f}"
+
+
+def _row(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |"

@@ -1,0 +1,31 @@
+"""The run folder: made once, refused when it is already there, found again on resume."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from pathlib import Path
+
+from avfusion.config import Config, to_yaml
+from avfusion.errors import UsageError
+
+
+def make_run_folder(config: Config, config_name: str) -> Path:
+    """Makes ``run.dir`` (default ``runs/<config>-<date>``) and writes ``config.yaml`` into it.
+
+    Raises:
+        UsageError: it already holds something.
+    """
+    folder = Path(config.run.dir or f"runs/{config_name}-{datetime.now():%Y%m%d-%H%M%S}")
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise UsageError(
+            f"run.dir={folder} already exists; go on with it by `python train.py --resume {folder}`,"
+            " or choose another by --run.dir=FOLDER"
+        )
+    try:
+        (folder / "checkpoints").mkdir(parents=True, exist_ok=True)
+        (folder / "config.yaml").write_text(to_yaml(config), encoding="utf-8")
+    except OSError as error:
+        raise UsageError(
+            f"run.dir={folder}: cannot be made ({error.strerror}); choose another by --run.dir=FOLDER"
+        ) from error
+    return folder

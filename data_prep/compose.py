@@ -1,0 +1,245 @@
+"""Composes labeled scenes for active speaker detection from talking faces, voices without a picture, and noises.
+
+    python -m data_prep.compose OUT --clips CLIPS --speech VOICES [--noise NOISES]
+
+Each source clip is cropped once; several scenes share its crops: its own sound, clean and with interferers; sound of
+another clip or another voice; its own sound shifted; none; a still face under somebody's voice; two faces side by side.
+A killed run goes on where it stopped. ``OUT/truth/<split>.csv`` tells how every scene was made.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import shlex
+import shutil
+import sys
+from collections.abc import Sequence
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from tqdm import tqdm
+
+from avfusion.clock import SAMPLES_PER_VIDEO_FRAME
+from avfusion.data.compose import Scene, SourceClip, compose_scene, still_order, to_reference_level
+from avfusion.data.compose_plan import ClipFacts, Recipe, plan_scenes, split_names
+from avfusion.data.prepared import TrackRow
+from avfusion.data.prepared_writer import PreparedWriter, SceneRecord, safe_name
+from avfusion.errors import UsageError, run_command
+from avfusion.faces.crop import CROP_SCALE
+from avfusion.media.audio import num_samples_of, read_audio
+from data_prep.source_clips import ClipDecoder, ClipEntry, list_clips
+
+SOUND_SUFFIXES = (".flac", ".wav", ".ogg", ".mp3")
+MIN_VOICE_S = 1.0
+MIN_NOISE_S = 3.0  # shorter files are room responses or single events
+NOT_BY_DEFAULT = ("lrw_ar",)  # sound and picture have not been shown to be in sync
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m data_prep.compose", description=__doc__.split("\n\n")[0])
+    parser.add_argument("out", type=Path, metavar="OUT", help="folder of the dataset; a begun one is continued")
+    parser.add_argument(
+        "--clips",
+        type=Path,
+        required=True,
+        help="talking faces: clips.csv and boxes.csv, or a folder per talker and boxes.csv",
+    )
+    parser.add_argument(
+        "--speech",
+        type=Path,
+        required=True,
+        help="voices without a picture, named SPEAKER-ANYTHING.flac or SPEAKER/ANYTHING.flac",
+    )
+    parser.add_argument("--noise", type=Path, help=f"noises of at least {MIN_NOISE_S:g} s (shorter files are left out)")
+    parser.add_argument("--corpora", help=f"comma-separated (default: all but {', '.join(NOT_BY_DEFAULT)})")
+    parser.add_argument("--limit", type=int, help="at most this many clips of each talker")
+    parser.add_argument("--crop-size", type=int, default=112, help="height and width of the crops (default: 112)")
+    parser.add_argument("--seed", type=int, default=0, help="of everything that is drawn (default: 0)")
+    options = parser.parse_args(arguments)
+    command = shlex.join(["python", "-m", "data_prep.compose", *(sys.argv[1:] if arguments is None else arguments)])
+    return run_command(lambda: compose_dataset(options, command))
+
+
+def compose_dataset(options: argparse.Namespace, command: str) -> None:
+    if options.crop_size < 16 or options.crop_size % 2:
+        raise UsageError(f"--crop-size={options.crop_size}: expected an even number from 16")
+    entries = _chosen(list_clips(options.clips), options.corpora, options.limit)
+    voices = _split_voices(options.speech)
+    noises = _split_noises(options.noise)
+    settings = {
+        "seed": options.seed,
+        "clips": _digest([f"{entry.clip_id} {entry.split}" for entry in entries]),
+        "sounds": _digest([str(sorted(voices.items())), str(sorted(noises.items()))]),
+    }
+    name = f"composed-{_digest([str(settings)])}"
+    writer = PreparedWriter(options.out, name, command, options.crop_size, settings)
+    if writer.is_finished:
+        print(f"{options.out} is finished already: {len(writer.scenes)} scenes")
+        return
+    clips = _source_clips(entries, writer, options.crop_size)
+    recipes = plan_scenes([clip.facts for clip in clips.values()], voices, noises, options.seed)
+    sounds = {"speech": options.speech, "noise": options.noise}
+
+    @lru_cache(maxsize=256)
+    def load_sound(path: str) -> NDArray[np.float32]:
+        folder, _, rest = path.partition("/")
+        return read_audio(sounds[folder] / rest)
+
+    for recipe in tqdm(
+        [recipe for recipe in recipes if recipe.scene_id not in writer.scenes], desc="scenes", unit="scene"
+    ):
+        scene = compose_scene(recipe, clips, load_sound)
+        writer.add_scene(recipe.scene_id, _record(recipe, scene, writer))
+    writer.finish()
+    shutil.rmtree(options.out / "sources", ignore_errors=True)
+    print(_table(writer))
+    print(f"wrote {len(writer.scenes)} scenes to {options.out}")
+
+
+def _chosen(entries: list[ClipEntry], corpora: str | None, limit: int | None) -> list[ClipEntry]:
+    """Keeps the corpora asked for and at most ``limit`` clips of each talker."""
+    known = sorted({entry.corpus for entry in entries})
+    wanted = corpora.split(",") if corpora else [corpus for corpus in known if corpus not in NOT_BY_DEFAULT]
+    for corpus in wanted:
+        if corpus not in known:
+            raise UsageError(f"--corpora names {corpus!r}, which no clip has; expected some of {', '.join(known)}")
+    kept, counts = [], dict.fromkeys((entry.talker for entry in entries), 0)
+    for entry in entries:
+        if entry.corpus in wanted and (limit is None or counts[entry.talker] < limit):
+            counts[entry.talker] += 1
+            kept.append(entry)
+    return kept
+
+
+def _split_voices(folder: Path) -> dict[str, list[str]]:
+    """The voice files of each split; no speaker is in two splits."""
+    speaker_of = {}
+    for path in _sound_files(folder, "voices", MIN_VOICE_S):
+        relative = path.relative_to(folder)
+        speaker_of[relative.as_posix()] = relative.parts[0] if len(relative.parts) > 1 else relative.stem.split("-")[0]
+    speakers = split_names(list(speaker_of.values()))
+    if len(speakers["train"]) < 2 or not speakers["test"]:
+        raise UsageError(
+            f"{folder} holds {len(set(speaker_of.values()))} speakers; expected at least 4, for three splits"
+        )
+    files = {
+        split: sorted(f"speech/{path}" for path, speaker in speaker_of.items() if speaker in set(names))
+        for split, names in speakers.items()
+    }
+    return files
+
+
+def _split_noises(folder: Path | None) -> dict[str, list[str]]:
+    if folder is None:
+        return {}
+    names = [path.relative_to(folder).as_posix() for path in _sound_files(folder, "noises", MIN_NOISE_S)]
+    return {split: [f"noise/{name}" for name in chosen] for split, chosen in split_names(names).items()}
+
+
+def _sound_files(folder: Path, what: str, min_s: float) -> list[Path]:
+    paths = sorted(path for path in folder.rglob("*") if path.suffix.lower() in SOUND_SUFFIXES)
+    long_enough = [path for path in paths if num_samples_of(path) >= min_s * 16_000]
+    if not long_enough:
+        raise UsageError(f"no {what} of at least {min_s:g} s in {folder}; expected {', '.join(SOUND_SUFFIXES)} files")
+    return long_enough
+
+
+def _source_clips(entries: Sequence[ClipEntry], writer: PreparedWriter, crop_size: int) -> dict[str, SourceClip]:
+    """Crops every clip, or takes up what an earlier run has cropped."""
+    decoder = ClipDecoder(crop_size, CROP_SCALE)
+    clips = {}
+    for entry in tqdm(entries, desc="clips", unit="clip"):
+        store = writer.root / "sources" / f"{safe_name(entry.clip_id)}.npz"
+        if not store.is_file():
+            _prepare_clip(entry, decoder, writer, store)
+        clips[entry.clip_id] = _stored_clip(entry, writer, store)
+    return clips
+
+
+def _prepare_clip(entry: ClipEntry, decoder: ClipDecoder, writer: PreparedWriter, store: Path) -> None:
+    """Writes the crops of a clip and of its still stretch, then, as the mark that all is there, sound and labels."""
+    decoded = decoder.decode(entry)
+    writer.crops(entry.split, entry.clip_id, decoded.crops)
+    still = still_order(decoded.speaking) if decoded.speaking.any() else np.arange(len(decoded.crops))
+    if decoded.speaking.any() and len(still):
+        writer.crops(entry.split, f"{entry.clip_id}-still", decoded.crops[still])
+    active = np.repeat(decoded.speaking, SAMPLES_PER_VIDEO_FRAME)
+    audio = to_reference_level(decoded.audio, active) if active.any() else np.zeros_like(decoded.audio)
+    store.parent.mkdir(parents=True, exist_ok=True)
+    part = store.with_suffix(".part")
+    with part.open("wb") as file:
+        np.savez(file, audio=audio, speaking=decoded.speaking, boxes_xyxy=decoded.boxes_xyxy, still=still)
+    part.replace(store)
+
+
+def _stored_clip(entry: ClipEntry, writer: PreparedWriter, store: Path) -> SourceClip:
+    with np.load(store) as arrays:
+        audio, speaking, boxes, still = (arrays[name] for name in ("audio", "speaking", "boxes_xyxy", "still"))
+    speaks = bool(speaking.any())
+    facts = ClipFacts(entry.clip_id, entry.corpus, entry.talker, entry.split, speaks, has_still=len(still) > 0)
+    still_id = f"{entry.clip_id}-still" if speaks else entry.clip_id
+    return SourceClip(
+        facts=facts,
+        audio=audio,
+        speaking=speaking,
+        boxes_xyxy=boxes,
+        crops=writer.crops_path(entry.split, entry.clip_id),
+        still_frames=still,
+        still_crops=writer.crops_path(entry.split, still_id) if len(still) else "",
+    )
+
+
+def _record(recipe: Recipe, scene: Scene, writer: PreparedWriter) -> SceneRecord:
+    """Writes the sound of a scene and describes it for the tables."""
+    audio = writer.audio(recipe.split, recipe.scene_id, scene.audio)
+    rows = [
+        TrackRow(
+            split=recipe.split,
+            video_id=recipe.scene_id,
+            entity_id=f"{recipe.scene_id}:{number}",
+            start_s=0.0,
+            num_frames=len(track.speaking),
+            crops=track.crops,
+            audio=audio,
+            role=recipe.role,
+            source=track.source,
+        )
+        for number, track in enumerate(scene.tracks)
+    ]
+    truth = {
+        "video_id": recipe.scene_id,
+        "role": recipe.role,
+        "variant": recipe.variant,
+        "clips": ";".join(recipe.faces),
+        "sound": recipe.sound,
+        "interferer": recipe.interferer,
+        "snr_db": recipe.snr_db if recipe.interferer or recipe.variant == "both" else "",
+        "shift_s": recipe.shift_s,
+    }
+    tracks = scene.tracks
+    return SceneRecord(rows, [track.speaking for track in tracks], [track.boxes_xyxy for track in tracks], truth)
+
+
+def _table(writer: PreparedWriter) -> str:
+    """Counts per split and role."""
+    counts: dict[tuple[str, str], list[int]] = {}
+    for record in writer.scenes.values():
+        for row, speaking in zip(record.rows, record.speaking, strict=True):
+            count = counts.setdefault((row.split, row.role), [0, 0, 0])
+            for index, value in enumerate((1, row.num_frames, int(speaking.sum()))):
+                count[index] += value
+    lines = [f"{'split':6} {'role':12} {'tracks':>7} {'frames':>8} {'speaking':>9}"]
+    for (split, role), (tracks, frames, positive) in sorted(counts.items()):
+        lines.append(f"{split:6} {role:12} {tracks:7d} {frames:8d} {positive / frames:9.1%}")
+    return "\n".join(lines)
+
+
+def _digest(texts: Sequence[str]) -> str:
+    return hashlib.sha1("\n".join(texts).encode()).hexdigest()[:10]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,77 @@
+"""Scores a run, or any score file, by the rules of AVA-ActiveSpeaker.
+
+python eval.py runs/NAME [--split=val] [--checkpoint=best] [--out=DIR] [--section.key=value ...]
+python eval.py --scores pred.csv --labels gt.csv                 no checkpoint needed
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+from avfusion.config import load_config
+from avfusion.errors import UsageError, run_command
+
+
+def main() -> None:
+    """Reads the command line and evaluates."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
+    )
+    parser.add_argument("run", type=Path, nargs="?", help="folder of a run that train.py made")
+    parser.add_argument("--split", help="split to score (default: the run's validation split)")
+    parser.add_argument("--checkpoint", default="best", choices=["best", "last"], help="which checkpoint of the run")
+    parser.add_argument("--out", type=Path, help="where to write (default: the run folder)")
+    parser.add_argument("--scores", type=Path, help="a score file: AVA columns and score")
+    parser.add_argument("--labels", type=Path, help="the label file that goes with it: AVA columns")
+    options, overrides = parser.parse_known_args()
+    if options.scores or options.labels:
+        if options.run or not (options.scores and options.labels) or overrides:
+            raise UsageError("--scores and --labels go together, and without a run folder or other options")
+        evaluate_files(options.scores, options.labels)
+    elif options.run:
+        evaluate_run(options, overrides)
+    else:
+        raise UsageError("expected the folder of a run, or --scores and --labels; see python eval.py --help")
+
+
+def evaluate_files(scores: Path, labels: Path) -> None:
+    """Prints the figures of a score file as JSON."""
+    from avfusion.evaluation.join import join
+    from avfusion.evaluation.report import evaluate
+    from avfusion.tracks import read_labels, read_scores
+
+    report = evaluate(join(read_labels(labels), read_scores(scores)))
+    print(json.dumps(report.to_dict(), indent=2))
+
+
+def evaluate_run(options: argparse.Namespace, overrides: list[str]) -> None:
+    """Scores one split with a run's checkpoint and writes the report."""
+    run_dir: Path = options.run
+    config_path = run_dir / "config.yaml"
+    if not config_path.is_file():
+        raise UsageError(f"{run_dir}: no config.yaml there; expected a folder that train.py made")
+    config = load_config(config_path, overrides)
+
+    from avfusion.data.open import open_dataset
+    from avfusion.training.checkpoint import read_checkpoint
+    from avfusion.training.logger import RunLogger
+    from avfusion.training.report import report_run
+
+    checkpoint = run_dir / "checkpoints" / f"{options.checkpoint}.pt"
+    content = read_checkpoint(checkpoint)
+    split = options.split or config.data.val_split
+    dataset = open_dataset(config.data, split)
+    out_dir = options.out or run_dir
+    out_dir.mkdir(parents=True, exist_ok=True)
+    logger = RunLogger(config, out_dir, content.get("wandb_id"))
+    try:
+        report_run(checkpoint, config, dataset, split, out_dir, logger, command=sys.argv)
+    finally:
+        logger.close()
+
+
+if __name__ == "__main__":
+    sys.exit(run_command(main))

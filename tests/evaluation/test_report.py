@@ -1,0 +1,83 @@
+"""The report of a split: the figures of its parts, and None with a reason where there is none."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from avfusion.errors import AvfusionError
+from avfusion.evaluation.join import Joined
+from avfusion.evaluation.report import evaluate
+
+
+def make_joined(labels, scores, videos=None, entities=None):
+    count = len(labels)
+    return Joined(
+        video_id=np.array(videos or ["v"] * count, dtype=object),
+        entity_id=np.array(entities or ["e"] * count, dtype=object),
+        timestamp_ms=np.arange(count) * 40,
+        boxes_xyxy=np.zeros((count, 4), np.float32),
+        speaking=np.array(labels, bool),
+        score=np.array(scores, np.float64),
+    )
+
+
+PLAIN = ([1, 1, 0, 0, 1, 1, 0, 0, 1, 0, 0], [0.95, 0.9, 0.8, 0.75, 0.7, 0.65, 0.6, 0.3, 0.2, 0.1, 0.05])
+
+
+def test_plain_case_by_hand():
+    report = evaluate(make_joined(*PLAIN, videos=["a"] * 6 + ["b"] * 5, entities=[*"xxxyyyzzzzz"]), resamples=100)
+    assert report.average_precision == pytest.approx(7 / 9, abs=1e-12)
+    assert report.auroc == pytest.approx(22 / 30, abs=1e-12)
+    assert report.equal_error_rate == pytest.approx(1 / 3, abs=1e-12)
+    assert report.fpr_at_95_tpr == pytest.approx(4 / 6, abs=1e-12)
+    assert (report.num_rows, report.num_positive, report.num_tracks, report.num_videos) == (11, 5, 3, 2)
+    assert report.prevalence == pytest.approx(5 / 11, abs=1e-12)
+    # Only bin 9 of 15 (0.6 to 0.667) holds two rows, 0.65 P and 0.6 N: |1 - 1.25|. Every other row stands alone, with
+    # a gap of 1 - score for P and of the score for N. From 0.95 down:
+    gaps = [0.05, 0.1, 0.8, 0.75, 0.3, 0.25, 0.3, 0.8, 0.1, 0.05]
+    assert report.expected_calibration_error == pytest.approx(sum(gaps) / 11, abs=1e-12)
+    assert report.notes == ()
+
+
+def test_intervals_hold_the_extremes_of_two_videos():
+    # Video a ranks perfectly, b the wrong way round: of the resamples aa, ab and bb the interval spans aa to bb.
+    joined = make_joined([1, 0, 1, 0], [0.9, 0.1, 0.2, 0.8], videos=[*"aabb"])
+    report = evaluate(joined, resamples=400)
+    assert report.average_precision_interval == pytest.approx((0.5, 1.0))
+    assert report.auroc_interval == pytest.approx((0.0, 1.0))
+
+
+def test_one_video_has_no_interval_and_says_so():
+    report = evaluate(make_joined(*PLAIN))
+    assert report.average_precision_interval is None
+    assert report.auroc_interval is None
+    assert "one video: no interval" in report.notes
+
+
+def test_logits_have_no_calibration_error_and_the_same_ap():
+    report = evaluate(make_joined(PLAIN[0], np.log(np.array(PLAIN[1]))), resamples=0)
+    assert report.average_precision == pytest.approx(7 / 9, abs=1e-12)
+    assert report.expected_calibration_error is None
+    assert "scores outside 0..1: no calibration error" in report.notes
+
+
+def test_all_speaking_has_ap_one_and_no_roc():
+    report = evaluate(make_joined([1, 1], [0.5, 0.6]))
+    assert report.average_precision == 1.0
+    assert (report.auroc, report.equal_error_rate, report.fpr_at_95_tpr) == (None, None, None)
+    assert "every row speaks: no AUROC, EER, FPR" in report.notes
+
+
+def test_nobody_speaking_is_an_error():
+    with pytest.raises(AvfusionError, match="none of 2 label rows is SPEAKING_AUDIBLE"):
+        evaluate(make_joined([0, 0], [0.5, 0.6]))
+
+
+def test_the_dictionary_survives_json():
+    report = evaluate(make_joined(*PLAIN, videos=["a"] * 6 + ["b"] * 5), resamples=20)
+    figures = report.to_dict()
+    assert json.loads(json.dumps(figures, allow_nan=False)) == figures
+    assert figures["average_precision_interval"] == list(report.average_precision_interval)

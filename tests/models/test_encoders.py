@@ -1,0 +1,81 @@
+"""The encoders: how far they see in time, and that neither padding nor company changes anything."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+from avfusion.clock import SAMPLES_PER_VIDEO_FRAME
+from avfusion.media.audio import LogMel
+from avfusion.models.audio import AudioEncoder
+from avfusion.models.visual import VisualEncoder
+
+REACH_S = 0.12
+
+
+def times_that_matter(output: Tensor, given: Tensor) -> Tensor:
+    """Indices along time (axis 1 of ``given``, which has one row) of the input on which ``output`` depends."""
+    direction = torch.randn(output.shape, generator=torch.Generator().manual_seed(5))
+    (gradient,) = torch.autograd.grad((output * direction).sum(), given)
+    strength = gradient.abs().flatten(2).sum(2)[0] if gradient.ndim > 2 else gradient.abs()[0]
+    return (strength > 1e-6 * strength.max()).nonzero().flatten()  # less is rounding of the FFT
+
+
+@pytest.mark.parametrize(("channels", "kernel"), [((8, 8, 8), 5), ((16, 32, 64, 80), 3)])
+def test_visual_encoder_sees_at_most_120_ms_either_way(channels: tuple[int, ...], kernel: int) -> None:
+    torch.manual_seed(0)
+    encoder = VisualEncoder(16, channels, temporal_kernel=kernel).eval()
+    crops = torch.rand(1, 21, 48, 48, requires_grad=True)
+    seen = times_that_matter(encoder(crops)[0, 10], crops) - 10
+    assert seen.min() == -encoder.reach_frames
+    assert seen.max() == encoder.reach_frames
+    assert encoder.reach_frames / 25 <= REACH_S
+
+
+def test_audio_encoder_hears_at_most_120_ms_of_sound_either_way() -> None:
+    """Measured on the waveform: the window of the spectrogram counts too."""
+    torch.manual_seed(0)
+    encoder = AudioEncoder(16, 40, (8, 8, 8), temporal_kernel=15).eval()
+    sound = torch.randn(1, 20 * SAMPLES_PER_VIDEO_FRAME, requires_grad=True)
+    heard = times_that_matter(encoder(LogMel(40)(sound))[0, 40], sound) - 40 * 160
+    assert heard.min() / 16000 >= -REACH_S
+    assert heard.max() / 16000 <= REACH_S
+    assert heard.max() / 16000 >= 0.1  # it does use what it may
+
+
+def test_keys_stay_at_100_hz() -> None:
+    encoder = AudioEncoder(16, 64, (8, 8, 8))
+    assert encoder(torch.randn(2, 37, 64)).shape == (2, 37, 16)
+
+
+def test_padding_changes_no_visual_embedding() -> None:
+    torch.manual_seed(0)
+    encoder = VisualEncoder(16, (8, 8, 8)).eval()
+    crops = torch.rand(1, 9, 48, 48)
+    padded = torch.cat([crops, torch.rand(1, 6, 48, 48)], dim=1)
+    mask = torch.arange(15)[None] < 9
+    torch.testing.assert_close(encoder(padded, mask)[:, :9], encoder(crops), atol=1e-5, rtol=0)
+    assert encoder(padded, mask)[:, 9:].abs().max() == 0
+
+
+def test_padding_changes_no_audio_embedding() -> None:
+    torch.manual_seed(0)
+    encoder = AudioEncoder(16, 40, (8, 8)).eval()
+    log_mel = torch.randn(1, 36, 40)
+    padded = torch.cat([log_mel, torch.randn(1, 20, 40)], dim=1)
+    mask = torch.arange(56)[None] < 36
+    torch.testing.assert_close(encoder(padded, mask)[:, :36], encoder(log_mel), atol=1e-5, rtol=0)
+    assert encoder(padded, mask)[:, 36:].abs().max() == 0
+
+
+def test_bytes_and_floats_are_the_same_picture() -> None:
+    torch.manual_seed(0)
+    encoder = VisualEncoder(16, (8, 8, 8)).eval()
+    crops = torch.randint(0, 256, (1, 5, 48, 48), dtype=torch.uint8)
+    torch.testing.assert_close(encoder(crops), encoder(crops.float() / 255))
+
+
+def test_an_even_kernel_has_no_centre() -> None:
+    with pytest.raises(ValueError, match="odd"):
+        VisualEncoder(16, (8, 8), temporal_kernel=4)

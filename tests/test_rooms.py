@@ -1,0 +1,61 @@
+"""The rooms of the package import only the rooms above them (the table of the design), and light rooms stay light."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import avfusion
+
+PACKAGE = Path(avfusion.__file__).parent
+BASE = {"clock", "errors"}  # the clock and the error types; every room may use them
+ALLOWED = {
+    "clock": set(),
+    "errors": set(),
+    "config": BASE,
+    "tracks": BASE,
+    "models": BASE | {"config"},
+    "media": BASE | {"tracks"},
+    "faces": BASE | {"media", "tracks"},
+    "data": BASE | {"config", "tracks", "media"},
+    "evaluation": BASE | {"tracks"},
+    "scoring": BASE | {"config", "models", "data", "media", "tracks"},
+    "alignment": BASE | {"config", "models", "data", "tracks", "evaluation"},
+    "training": BASE | {"config", "models", "data", "tracks", "scoring", "evaluation", "alignment"},
+}
+
+
+def imported_rooms(file: Path) -> set[str]:
+    names = set()
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            names.add(node.module)
+        elif isinstance(node, ast.Import):
+            names.update(alias.name for alias in node.names)
+    return {name.split(".")[1] for name in names if name.startswith("avfusion.")}
+
+
+def test_rooms_import_only_the_rooms_above_them() -> None:
+    faults = []
+    for file in PACKAGE.rglob("*.py"):
+        room = file.relative_to(PACKAGE).parts[0].removesuffix(".py")
+        if room == "__init__":
+            continue
+        assert room in ALLOWED, f"{room} is no room of the design: add it to the table"
+        faults += [f"{file.relative_to(PACKAGE)} imports {other}" for other in imported_rooms(file) - ALLOWED[room] - {room}]
+    assert not faults, faults
+
+
+def test_commands_are_imported_by_nothing() -> None:
+    for file in PACKAGE.rglob("*.py"):
+        text = file.read_text(encoding="utf-8")
+        assert "import data_prep" not in text
+        assert "from data_prep" not in text
+
+
+def test_importing_models_loads_no_heavy_package() -> None:
+    heavy = "['decord', 'wandb', 'matplotlib', 'av', 'torchaudio', 'torchvision', 'soundfile']"
+    code = f"import sys, avfusion.models; print([m for m in {heavy} if m in sys.modules])"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == "[]"
