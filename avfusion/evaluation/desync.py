@@ -79,7 +79,7 @@ def threshold_at_miss_rate(speaking_scores: NDArray[np.floating[Any]], miss_rate
     scores = np.sort(np.asarray(speaking_scores, dtype=np.float64))
     if not len(scores) or not np.isfinite(scores).all() or not 0 <= miss_rate < 1:
         raise ValueError(f"{len(scores)} scores and miss rate {miss_rate}, expected finite scores and a rate in [0, 1)")
-    missable = int(np.floor(miss_rate * len(scores) + 1e-9))  # 0.05 * 20 is one frame, not 0.99999
+    missable = int(np.floor(miss_rate * len(scores) + 1e-9))  # 0.29 * 100 is 29 frames, not 28.999...
     return float(scores[missable])
 
 

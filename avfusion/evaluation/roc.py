@@ -51,8 +51,7 @@ def false_positive_rate_at(
         AvfusionError: the rows are all positive or all negative, or a score is not finite.
     """
     fpr, tpr = _roc(labels, scores, "FPR at 95 % TPR")
-    reached = tpr >= true_positive_rate - 1e-12  # 19 / 20 must count as 95 % in floating point too
-    return float(fpr[np.argmax(reached)])
+    return float(fpr[np.argmax(tpr >= true_positive_rate)])
 
 
 def expected_calibration_error(

@@ -100,6 +100,8 @@ def test_threshold_and_false_accepts_by_hand():
 def test_threshold_never_misses_more_than_asked():
     # Nineteen frames: none may be missed (1/19 > 5 %). Ties at the threshold are all accepted.
     assert threshold_at_miss_rate(np.arange(1.0, 20)) == 1.0
+    # 29 % of a hundred are 29 frames, though 0.29 * 100 is 28.999999999999996 in floating point.
+    assert threshold_at_miss_rate(np.arange(100.0), miss_rate=0.29) == 29.0
     assert threshold_at_miss_rate(np.array([0.3] * 10 + [0.9] * 10), miss_rate=0.4) == 0.3
 
 

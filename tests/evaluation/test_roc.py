@@ -78,10 +78,10 @@ def test_rows_of_one_kind_have_no_roc(figure, only):
 
 def test_calibration_by_hand():
     # 15 bins of 1/15. Bin 0 (0.01, 0.05): mean score 0.03, share speaking 1/2: gap 0.47, 2 rows.
-    # Bin 7 (0.5): gap 0.5, 1 row. Bin 14 (0.95 and 1): mean 0.975, share 1: gap 0.025, 2 rows.
+    # Bin 7 (0.5): gap 0.5, 1 row. Bin 14 (0.95 and 1): mean 0.975, share 1/2: gap 0.475, 2 rows.
     probabilities = np.array([0.01, 0.05, 0.5, 0.95, 1.0])
-    labels = np.array([False, True, False, True, True])
-    expected = (2 * 0.47 + 1 * 0.5 + 2 * 0.025) / 5
+    labels = np.array([False, True, False, True, False])
+    expected = (2 * 0.47 + 1 * 0.5 + 2 * 0.475) / 5
     assert expected_calibration_error(labels, probabilities) == pytest.approx(expected, abs=1e-12)
 
 

@@ -1,0 +1,126 @@
+"""Batches: what is padded, what is masked, what is drawn, and that workers change nothing."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from avfusion.config import DataConfig
+from avfusion.data.batching import Examples, Request, TrainingSampler, collate, fit_crops, group_by_length, loader
+from avfusion.data.clips import Clip
+from avfusion.tracks import FaceTrack
+
+
+class Ramp:
+    """Tracks of given lengths; pixel and sound of frame ``i`` of track ``k`` say so: ``10 k + i``."""
+
+    name = "ramp"
+
+    def __init__(self, lengths: list[int]) -> None:
+        self.tracks = [
+            FaceTrack(f"v{k}", f"v{k}:0", 0.0, np.arange(n) % 2 == 0, np.zeros((n, 4), np.float32), f"v{k}")
+            for k, n in enumerate(lengths)
+        ]
+        self.reads = 0
+
+    def read(self, index: int, first_frame: int = 0, num_frames: int | None = None) -> Clip:
+        self.reads += 1
+        track = self.tracks[index]
+        last = track.num_frames if num_frames is None else first_frame + num_frames
+        values = 10 * index + np.arange(first_frame, last)
+        crops = np.broadcast_to(values[:, None, None], (len(values), 16, 16)).astype(np.uint8)
+        return Clip(crops, np.repeat(values / 1000, 640).astype(np.float32), track.speaking[first_frame:last])
+
+
+def data_config(**changes: object) -> DataConfig:
+    config = DataConfig(crop_size=16, num_mels=20)
+    for key, value in changes.items():
+        setattr(config, key, value)
+    return config
+
+
+@pytest.mark.parametrize("cache_gb", [0.0, 1.0])
+def test_a_request_gives_exactly_its_frames(cache_gb: float) -> None:
+    examples = Examples(Ramp([9, 12]), data_config(cache_gb=cache_gb))
+    for _ in range(2):  # the second time from the cache
+        example = examples[Request(1, 3, 5)]
+        assert (example.crops[:, 0, 0] * 255).round().tolist() == [13, 14, 15, 16, 17]
+        assert example.speaking.tolist() == [False, True, False, True, False]
+        assert example.log_mel.shape == (20, 20)
+
+
+def test_the_cache_reads_each_track_once() -> None:
+    dataset = Ramp([9, 12])
+    examples = Examples(dataset, data_config())
+    for first in range(4):
+        examples[Request(0, first, 3)]
+        examples[Request(1, first, 3)]
+    assert dataset.reads == 2
+
+
+def test_collate_pads_with_zeros_and_masks_them() -> None:
+    examples = Examples(Ramp([4, 7]), data_config())
+    batch = collate([examples[Request(0, 0, 4)], examples[Request(1, 0, 7)]])
+    assert batch.frame_mask[:, 0].sum(1).tolist() == [4, 7]
+    assert batch.audio_mask.sum(1).tolist() == [16, 28]
+    assert batch.crops[0, 0, 4:].abs().max() == 0
+    assert batch.log_mel[0, 16:].abs().max() == 0
+    assert not batch.speaking[0, 0, 4:].any()
+    torch.testing.assert_close(batch.log_mel[0, :16], examples[Request(0, 0, 4)].log_mel)
+    assert batch.audio_id[0] != batch.audio_id[1]
+
+
+def test_groups_hold_the_budget_and_lose_nothing() -> None:
+    rng = np.random.default_rng(0)
+    requests = [Request(i, 0, int(n)) for i, n in enumerate(rng.integers(1, 90, 200))]
+    batches = group_by_length(requests, 300)
+    assert sorted(r.track for batch in batches for r in batch) == list(range(200))
+    assert all(len(batch) * max(r.num_frames for r in batch) <= 300 for batch in batches)
+    padding = sum(max(r.num_frames for r in b) - r.num_frames for b in batches for r in b)
+    assert padding < 0.1 * sum(r.num_frames for r in requests)
+
+
+def test_a_clip_longer_than_the_budget_is_a_batch_of_its_own() -> None:
+    assert group_by_length([Request(0, 0, 500), Request(1, 0, 10)], 100) == [[Request(0, 0, 500)], [Request(1, 0, 10)]]
+
+
+def test_an_epoch_visits_each_track_once_and_can_be_repeated() -> None:
+    sampler = TrainingSampler([30, 80, 100, 5], clip_frames=60, batch_frames=120, seed=3)
+    sampler.set_epoch(4)
+    first, again = list(sampler), list(sampler)
+    assert first == again
+    assert sorted(r.track for batch in first for r in batch) == [0, 1, 2, 3]
+    assert {r.track: r.num_frames for batch in first for r in batch} == {0: 30, 1: 60, 2: 60, 3: 5}
+    assert all(r.first_frame + r.num_frames <= [30, 80, 100, 5][r.track] for batch in first for r in batch)
+    sampler.set_epoch(5)
+    assert list(sampler) != first
+    assert len(sampler) == len(list(sampler))
+
+
+def test_every_stretch_of_a_long_track_is_drawn() -> None:
+    starts = set()
+    for epoch in range(200):
+        sampler = TrainingSampler([13], clip_frames=10, batch_frames=100, seed=0)
+        sampler.set_epoch(epoch)
+        starts.add(next(iter(sampler))[0].first_frame)
+    assert starts == {0, 1, 2, 3}
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_workers_change_nothing(workers: int) -> None:
+    def epoch(count: int) -> list[torch.Tensor]:
+        examples = Examples(Ramp([20, 25, 30, 18]), data_config(), augment=True, seed=1)
+        sampler = TrainingSampler([20, 25, 30, 18], 16, 32, seed=1)
+        return [t for batch in loader(examples, sampler, count) for t in (batch.crops, batch.log_mel)]
+
+    for alone, helped in zip(epoch(0), epoch(workers), strict=True):
+        assert torch.equal(alone, helped)
+
+
+def test_region_cuts_before_resizing() -> None:
+    crops = torch.zeros(1, 20, 20, dtype=torch.uint8)
+    crops[:, 10:, 5:15] = 200
+    assert fit_crops(crops, [0.25, 0.5, 0.75, 1.0], 16).eq(200).all()
+    assert fit_crops(crops, [0.0, 0.0, 1.0, 0.5], 16).eq(0).all()
+    assert fit_crops(crops, [0.0, 0.0, 1.0, 1.0], 20) is not None

@@ -1,0 +1,87 @@
+"""Checkpoints: whole, safe to load, and never quietly wrong."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from avfusion.config import Config
+from avfusion.errors import AvfusionError, UsageError
+from avfusion.models import build_model
+from avfusion.training.checkpoint import load_model, load_weights, read_checkpoint, save_checkpoint
+
+
+def small() -> Config:
+    config = Config()
+    config.model.embed_dim, config.model.visual.channels, config.model.audio.channels = 16, [4, 8], [4]
+    config.model.visual.temporal_kernel = 3
+    config.data.root = None
+    return config
+
+
+@pytest.fixture
+def saved(tmp_path: Path) -> tuple[Path, torch.nn.Module]:
+    model = build_model(small().model, 64)
+    path = tmp_path / "checkpoints" / "last.pt"
+    save_checkpoint(path, model, small(), {"progress": {"epoch": 3}})
+    return path, model
+
+
+def test_it_rebuilds_its_model_alone(saved: tuple[Path, torch.nn.Module]) -> None:
+    path, model = saved
+    rebuilt, config, content = load_model(path)
+    assert config == small()
+    assert content["progress"] == {"epoch": 3}
+    assert all(torch.equal(a, b) for a, b in zip(model.state_dict().values(), rebuilt.state_dict().values(), strict=True))
+    assert not rebuilt.training
+
+
+def test_it_loads_with_weights_only(saved: tuple[Path, torch.nn.Module]) -> None:
+    assert torch.load(saved[0], weights_only=True)["format"] == 1
+
+
+def test_writing_leaves_no_draft_and_failing_leaves_the_old_file(saved: tuple[Path, torch.nn.Module]) -> None:
+    path, model = saved
+    before = path.read_bytes()
+    with pytest.raises(Exception, match="pickle|lambda"):
+        save_checkpoint(path, model, small(), {"bad": lambda: None})  # type: ignore[arg-type]
+    assert path.read_bytes() == before
+    save_checkpoint(path, model, small(), {})
+    assert [p.name for p in path.parent.iterdir()] == ["last.pt"]
+
+
+def test_a_data_parallel_prefix_is_taken_off(saved: tuple[Path, torch.nn.Module]) -> None:
+    path, model = saved
+    other = build_model(small().model, 64)
+    load_weights(other, {f"module.{key}": value for key, value in model.state_dict().items()}, path)
+    assert all(torch.equal(a, b) for a, b in zip(model.state_dict().values(), other.state_dict().values(), strict=True))
+
+
+def test_missing_unknown_and_misshapen_weights_are_listed(saved: tuple[Path, torch.nn.Module]) -> None:
+    path, model = saved
+    weights = dict(model.state_dict())
+    del weights["head.weight"]
+    weights["tail.weight"] = torch.zeros(1)
+    weights["head.bias"] = torch.zeros(2)
+    with pytest.raises(AvfusionError) as error:
+        load_weights(build_model(small().model, 64), weights, path)
+    assert "missing head.weight" in str(error.value)
+    assert "unknown tail.weight" in str(error.value)
+    assert "head.bias is (2,), expected (1,)" in str(error.value)
+
+
+def test_damage_is_named(saved: tuple[Path, torch.nn.Module]) -> None:
+    path, _ = saved
+    path.write_bytes(path.read_bytes()[:1000])
+    with pytest.raises(AvfusionError, match=r"last\.pt: cannot be read as a checkpoint"):
+        read_checkpoint(path)
+
+
+def test_another_file_is_no_checkpoint(tmp_path: Path) -> None:
+    torch.save({"state_dict": {}}, tmp_path / "other.pt")
+    with pytest.raises(AvfusionError, match="expected an avfusion checkpoint of format 1, found None"):
+        read_checkpoint(tmp_path / "other.pt")
+    with pytest.raises(UsageError, match="no checkpoint at"):
+        read_checkpoint(tmp_path / "none.pt")
