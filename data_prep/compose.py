@@ -71,11 +71,12 @@ def compose_dataset(options: argparse.Namespace, command: str) -> None:
     noises = _split_noises(options.noise)
     settings = {
         "seed": options.seed,
+        "crop_size": options.crop_size,
+        "crop_scale": CROP_SCALE,
         "clips": _digest([f"{entry.clip_id} {entry.split}" for entry in entries]),
         "sounds": _digest([str(sorted(voices.items())), str(sorted(noises.items()))]),
     }
-    name = f"composed-{_digest([str(settings)])}"
-    writer = PreparedWriter(options.out, name, command, options.crop_size, settings)
+    writer = PreparedWriter(options.out, options.out.resolve().name, command, options.crop_size, settings)
     if writer.is_finished:
         print(f"{options.out} is finished already: {len(writer.scenes)} scenes")
         return
@@ -179,7 +180,15 @@ def _stored_clip(entry: ClipEntry, writer: PreparedWriter, store: Path) -> Sourc
     with np.load(store) as arrays:
         audio, speaking, boxes, still = (arrays[name] for name in ("audio", "speaking", "boxes_xyxy", "still"))
     speaks = bool(speaking.any())
-    facts = ClipFacts(entry.clip_id, entry.corpus, entry.talker, entry.split, speaks, has_still=len(still) > 0)
+    facts = ClipFacts(
+        clip_id=entry.clip_id,
+        corpus=entry.corpus,
+        talker=entry.talker,
+        split=entry.split,
+        num_frames=len(speaking),
+        speech_start=int(speaking.argmax()) if speaks else None,
+        has_still=len(still) > 0,
+    )
     still_id = f"{entry.clip_id}-still" if speaks else entry.clip_id
     return SourceClip(
         facts=facts,

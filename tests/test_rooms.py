@@ -44,7 +44,9 @@ def test_rooms_import_only_the_rooms_above_them() -> None:
         if room == "__init__":
             continue
         assert room in ALLOWED, f"{room} is no room of the design: add it to the table"
-        faults += [f"{file.relative_to(PACKAGE)} imports {other}" for other in imported_rooms(file) - ALLOWED[room] - {room}]
+        faults += [
+            f"{file.relative_to(PACKAGE)} imports {other}" for other in imported_rooms(file) - ALLOWED[room] - {room}
+        ]
     assert not faults, faults
 
 
@@ -58,4 +60,6 @@ def test_commands_are_imported_by_nothing() -> None:
 def test_importing_models_loads_no_heavy_package() -> None:
     heavy = "['decord', 'wandb', 'matplotlib', 'av', 'torchaudio', 'torchvision', 'soundfile']"
     code = f"import sys, avfusion.models; print([m for m in {heavy} if m in sys.modules])"
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == "[]"
+    assert (
+        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == "[]"
+    )

@@ -22,6 +22,7 @@ SHIFT_RANGE_S = (0.3, 1.5)
 LEVEL_RANGE_DB = (-5.0, 5.0)  # of the first voice over the second, where two people talk
 SETS_PER_TALKER = 12  # a talker with fewer clips gets up to 4 sets per clip
 MAX_SETS_PER_CLIP = 4
+MIN_HEARD_FRAMES = 12
 SPLIT_SHARES = (("train", 0.7), ("val", 0.15), ("test", 0.15))
 
 
@@ -34,7 +35,8 @@ class ClipFacts:
         corpus: where it comes from.
         talker: who is seen; talkers never change their split.
         split: train, val or test.
-        speaks: False for a face that moves but never speaks.
+        num_frames: its length ``T``.
+        speech_start: its first speaking frame, or None for a face that moves but never speaks.
         has_still: whether it has a stretch without speech that can be played to any length.
     """
 
@@ -42,8 +44,14 @@ class ClipFacts:
     corpus: str
     talker: str
     split: str
-    speaks: bool
+    num_frames: int
+    speech_start: int | None
     has_still: bool
+
+    @property
+    def speaks(self) -> bool:
+        """Whether it is ever heard."""
+        return self.speech_start is not None
 
 
 @dataclass(frozen=True)
@@ -177,11 +185,11 @@ class _Planner:
 
     def _two_faces(self, scene_id: str, clip: ClipFacts, rng: np.random.Generator) -> Recipe | None:
         """Two people side by side: both heard, or one heard while the other keeps still or moves to unheard speech."""
-        talkers = sorted({other.talker for other in self.talking} - {clip.talker})
-        if not talkers:
+        partners = [other for other in self.talking if other.talker != clip.talker and _both_are_heard(clip, other)]
+        if not partners:
             return None
-        talker = _choose(talkers, rng)
-        partner = _choose([other for other in self.talking if other.talker == talker], rng)
+        talker = _choose(sorted({other.talker for other in partners}), rng)
+        partner = _choose([other for other in partners if other.talker == talker], rng)
         pair = (clip, partner) if rng.random() < 0.5 else (partner, clip)
         variant = "both"
         if rng.random() < 0.6:
@@ -206,6 +214,12 @@ class _Planner:
         if self.noises and rng.random() < 0.5:
             return _choose(self.noises, rng)
         return _choose([voice for voice in self.voices if voice != sound], rng)
+
+
+def _both_are_heard(first: ClipFacts, second: ClipFacts) -> bool:
+    """Whether both begin to speak well before the shorter one ends, where a scene of the two is cut."""
+    end = min(first.num_frames, second.num_frames)
+    return all(clip.speech_start is not None and clip.speech_start + MIN_HEARD_FRAMES < end for clip in (first, second))
 
 
 def _choose(options: Sequence[_T], rng: np.random.Generator) -> _T:

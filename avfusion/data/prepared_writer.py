@@ -76,7 +76,7 @@ class PreparedWriter:
 
     def _begin(self) -> None:
         """Takes up what an earlier run left, or starts the journal."""
-        head = json.dumps({"name": self._info["name"], "settings": self._info["settings"]}, sort_keys=True)
+        head = json.dumps({"settings": self._info["settings"]}, sort_keys=True)
         if self._journal.is_file():
             lines = self._journal.read_bytes().split(b"\n")
             if lines[0].decode() != head:

@@ -151,7 +151,8 @@ def _source_pictures(path: Path, color: bool, absolute: bool = False) -> Iterato
 
 def _picture(frame: Any, color: bool) -> NDArray[np.uint8]:
     picture: NDArray[np.uint8] = frame.to_ndarray(format="rgb24" if color else "gray")
-    return picture
+    quarter_turns = round(frame.rotation / 90)  # phones store sideways pictures and say so
+    return np.rot90(picture, quarter_turns) if quarter_turns % 4 else picture
 
 
 def _open(path: Path) -> Any:

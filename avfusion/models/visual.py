@@ -1,7 +1,7 @@
 """Face crops to one embedding per video frame.
 
-Split in space and time, as small ASD models do: 2D convolutions over each frame (with its two neighbours as extra
-channels, so that motion is seen before the picture is pooled), then one convolution over time.
+Split in space and time, as small ASD models do: 2D convolutions over each frame (with what changed since the frame
+before and until the frame after as extra channels, so that motion is seen before the picture is pooled), then one convolution over time.
 ``N`` face tracks, ``T`` video frames, ``Y, X`` the sides of the picture, ``D`` features.
 Source of the split: Liao et al. 2023, "A Light Weight Model for Active Speaker Detection" (2D over space + 1D over time).
 """
@@ -19,6 +19,8 @@ from torch.nn import functional as F
 from avfusion.models.layers import TemporalConvolution, keep_real
 
 STEM_REACH_FRAMES = 1
+STEM_CHANNELS = 3
+MOTION_GAIN = 4.0  # differences between frames are small beside the picture; this brings them to like size
 POOLED_SIDE = 3
 
 
@@ -60,7 +62,7 @@ class VisualEncoder(nn.Module):
     ) -> None:
         super().__init__()
         self.stem = nn.Sequential(
-            nn.Conv2d(2 * STEM_REACH_FRAMES + 1, channels[0], 3, stride=2, padding=1, bias=False),
+            nn.Conv2d(STEM_CHANNELS, channels[0], 3, stride=2, padding=1, bias=False),
             nn.GroupNorm(1, channels[0]),
             nn.ReLU(),
         )
@@ -88,13 +90,22 @@ class VisualEncoder(nn.Module):
         pictures = (pictures - 0.45) * 4.0
         if mask is not None:
             pictures = pictures.masked_fill(~mask[..., None, None], 0.0)
-        padded = F.pad(pictures, (0, 0, 0, 0, STEM_REACH_FRAMES, STEM_REACH_FRAMES))
-        frames = crops.shape[1]
-        neighbours = torch.stack([padded[:, k : k + frames] for k in range(2 * STEM_REACH_FRAMES + 1)], dim=2)
-        maps = rearrange(neighbours, "n t c y x -> (n t) c y x").contiguous(memory_format=torch.channels_last)
-        maps = self.stages(self.stem(maps))
+        maps = rearrange(_with_motion(pictures, mask), "n t c y x -> (n t) c y x")
+        maps = self.stages(self.stem(maps.contiguous(memory_format=torch.channels_last)))
         # Coarse places are kept: which part of the face moves matters.
         pooled = F.adaptive_avg_pool2d(maps, POOLED_SIDE)
-        embedded = self.project(rearrange(pooled, "(n t) c y x -> n t (c y x)", t=frames))
+        embedded = self.project(rearrange(pooled, "(n t) c y x -> n t (c y x)", t=crops.shape[1]))
         out: Tensor = self.norm(self.temporal(embedded, mask))
         return keep_real(out, mask)
+
+
+def _with_motion(pictures: Tensor, mask: Tensor | None) -> Tensor:
+    """The picture, what changed since the frame before, and what changes until the next: ``(N, T, 3, Y, X)``.
+
+    At the ends of the real frames nothing changes.
+    """
+    change = (pictures[:, 1:] - pictures[:, :-1]) * MOTION_GAIN
+    if mask is not None:
+        change = change.masked_fill(~(mask[:, 1:] & mask[:, :-1])[..., None, None], 0.0)
+    since, until = F.pad(change, (0, 0, 0, 0, 1, 0)), F.pad(change, (0, 0, 0, 0, 0, 1))
+    return torch.stack([pictures, since, until], dim=2)

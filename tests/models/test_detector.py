@@ -55,7 +55,10 @@ def test_padding_and_company_change_no_score_and_no_gradient(fusion: dict[str, o
     (gradient_alone,) = torch.autograd.grad(alone.sum(), model.visual.project.weight)
 
     other_crops, other_mel = clip(31, seed=2)
-    batch_crops, batch_mel = torch.rand_like(other_crops).repeat(2, 1, 1, 1, 1), torch.randn_like(other_mel).repeat(2, 1, 1)
+    batch_crops, batch_mel = (
+        torch.rand_like(other_crops).repeat(2, 1, 1, 1, 1),
+        torch.randn_like(other_mel).repeat(2, 1, 1),
+    )
     batch_crops[0, :, :20], batch_mel[0, :80] = crops[0], log_mel[0]
     batch_crops[1], batch_mel[1] = other_crops[0], other_mel[0]
     frame_mask = torch.arange(31)[None, None] < torch.tensor([20, 31])[:, None, None]
@@ -82,7 +85,9 @@ def test_faces_of_a_scene_are_scored_like_faces_alone() -> None:
     crops, log_mel = clip(15, faces=2)
     scene = model(crops, log_mel).logits[0]
     for face in range(2):
-        torch.testing.assert_close(model(crops[:, face : face + 1], log_mel).logits[0, 0], scene[face], atol=1e-5, rtol=0)
+        torch.testing.assert_close(
+            model(crops[:, face : face + 1], log_mel).logits[0, 0], scene[face], atol=1e-5, rtol=0
+        )
 
 
 def test_attention_carries_all_sound_unless_bypassed() -> None:
@@ -99,7 +104,9 @@ def test_attention_carries_all_sound_unless_bypassed() -> None:
     assert difference.abs().max() > 0.1
 
 
-@pytest.mark.parametrize(("modality", "deaf", "blind"), [("video", True, False), ("audio", False, True), ("audio_visual", False, False)])
+@pytest.mark.parametrize(
+    ("modality", "deaf", "blind"), [("video", True, False), ("audio", False, True), ("audio_visual", False, False)]
+)
 def test_baselines_use_one_stream_only(modality: str, deaf: bool, blind: bool) -> None:
     config = small_config()
     config.modality = modality

@@ -48,7 +48,9 @@ def test_contrast_falls_when_streams_agree() -> None:
     video = unit(8)
     everything = torch.ones(1, 1, 8, dtype=torch.bool)
     args = (everything, everything, torch.tensor([0]), 0.1)
-    assert contrastive_loss(video[:, None], video, *args) < contrastive_loss(video[:, None], video.roll(3, 1), *args) - 1
+    assert (
+        contrastive_loss(video[:, None], video, *args) < contrastive_loss(video[:, None], video.roll(3, 1), *args) - 1
+    )
 
 
 def test_padding_is_no_negative() -> None:
@@ -60,7 +62,9 @@ def test_padding_is_no_negative() -> None:
     moved[:, 4:] = 9.0
     assert torch.equal(contrastive_loss(video[:, None], moved, *args), loss)
     short = torch.ones(1, 1, 4, dtype=torch.bool)
-    torch.testing.assert_close(loss, contrastive_loss(video[:, None, :4], audio[:, :4], short, short, torch.tensor([0]), 0.1))
+    torch.testing.assert_close(
+        loss, contrastive_loss(video[:, None, :4], audio[:, :4], short, short, torch.tensor([0]), 0.1)
+    )
 
 
 def test_another_face_over_the_same_sound_is_no_negative() -> None:

@@ -34,7 +34,9 @@ def test_it_rebuilds_its_model_alone(saved: tuple[Path, torch.nn.Module]) -> Non
     rebuilt, config, content = load_model(path)
     assert config == small()
     assert content["progress"] == {"epoch": 3}
-    assert all(torch.equal(a, b) for a, b in zip(model.state_dict().values(), rebuilt.state_dict().values(), strict=True))
+    assert all(
+        torch.equal(a, b) for a, b in zip(model.state_dict().values(), rebuilt.state_dict().values(), strict=True)
+    )
     assert not rebuilt.training
 
 

@@ -1,0 +1,104 @@
+"""Facts about files of any frame rate and start time on one clock: picture and sound meet where they met in the source."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from pathlib import Path
+
+import av
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from avfusion.errors import AvfusionError
+from avfusion.media.decode import iterate_retimed, read_retimed, read_sound
+
+FLASH_S = 1.0
+
+
+def write_flash_and_beep(path: Path, times_ms: list[int], sound_start_ms: int | None, rate_hz: int = 48_000) -> None:
+    """A picture bright from 1 s on, at the given times, and a stereo tone from 1 s on; the sound stream may start late."""
+    with av.open(str(path), "w") as container:
+        video = container.add_stream("libx264", rate=1000, options={"bf": "0", "preset": "ultrafast"})
+        video.width, video.height, video.pix_fmt = 32, 16, "yuv420p"
+        video.time_base = Fraction(1, 1000)
+        audio = None if sound_start_ms is None else container.add_stream("pcm_s16le", rate=rate_hz, layout="stereo")
+        for time_ms in times_ms:
+            level = 220 if time_ms >= 1000 * FLASH_S else 30
+            frame = av.VideoFrame.from_ndarray(np.full((16, 32, 3), level, dtype=np.uint8), format="rgb24")
+            frame.pts, frame.time_base = time_ms, Fraction(1, 1000)
+            container.mux(video.encode(frame))
+        container.mux(video.encode(None))
+        if audio is not None and sound_start_ms is not None:
+            seconds = np.arange(sound_start_ms * rate_hz // 1000, 2 * rate_hz) / rate_hz
+            tone = np.where(seconds >= FLASH_S, 10_000 * np.sin(2 * np.pi * 1000 * seconds), 0).astype(np.int16)
+            sound = av.AudioFrame.from_ndarray(np.repeat(tone, 2)[None], format="s16", layout="stereo")
+            sound.sample_rate, sound.time_base = rate_hz, Fraction(1, rate_hz)
+            sound.pts = sound_start_ms * rate_hz // 1000
+            container.mux(audio.encode(sound))
+            container.mux(audio.encode(None))
+
+
+def onset_s(audio: NDArray[np.float32]) -> float:
+    return float(np.argmax(np.abs(audio) > 0.05)) / 16_000
+
+
+def times_at(fps: float, duration_s: float = 2.0) -> list[int]:
+    return [round(1000 * index / fps) for index in range(round(duration_s * fps))]
+
+
+@pytest.mark.parametrize("fps", [12.5, 23.976, 25.0, 29.97, 60.0])
+@pytest.mark.parametrize("sound_start_ms", [0, 500])
+def test_flash_and_beep_meet_at_every_frame_rate_and_late_sound(
+    tmp_path: Path, fps: float, sound_start_ms: int
+) -> None:
+    write_flash_and_beep(tmp_path / "x.mkv", times_at(fps), sound_start_ms)
+    video = read_retimed(tmp_path / "x.mkv")
+    assert abs(len(video.frames) - 50) <= 1
+    assert video.audio.shape == (640 * len(video.frames),)
+    flash = int(np.argmax(video.frames.mean(axis=(1, 2)) > 128)) / 25
+    assert abs(flash - FLASH_S) <= 0.5 / fps + 0.001
+    assert abs(onset_s(video.audio) - FLASH_S) < 0.005
+
+
+def test_a_variable_frame_rate_keeps_its_own_times(tmp_path: Path) -> None:
+    times_ms = [*range(0, 800, 100), *range(800, 1200, 20), *range(1200, 2000, 40)]
+    write_flash_and_beep(tmp_path / "x.mkv", times_ms, 0)
+    video = read_retimed(tmp_path / "x.mkv")
+    assert len(video.frames) == 50
+    assert int(np.argmax(video.frames.mean(axis=(1, 2)) > 128)) == 25
+    nearest = [min(range(len(times_ms)), key=lambda k: abs(times_ms[k] - 40 * frame)) for frame in range(50)]
+    differences = np.abs(np.array(times_ms)[video.source_index] - np.array(times_ms)[nearest])
+    assert differences.max() == 0
+
+
+def test_a_picture_that_starts_late_sets_time_zero_and_cuts_the_sound(tmp_path: Path) -> None:
+    write_flash_and_beep(tmp_path / "x.mkv", [400 + time for time in times_at(25.0, 1.6)], 0)
+    video = read_retimed(tmp_path / "x.mkv")
+    assert int(np.argmax(video.frames.mean(axis=(1, 2)) > 128)) == 15  # 1.0 s - 0.4 s
+    assert abs(onset_s(video.audio) - 0.6) < 0.005
+
+
+def test_a_file_without_sound_is_silent_and_says_so(tmp_path: Path) -> None:
+    write_flash_and_beep(tmp_path / "x.mkv", times_at(25.0), None)
+    video = read_retimed(tmp_path / "x.mkv")
+    assert not video.has_audio
+    assert video.audio.shape == (32_000,)
+    assert not video.audio.any()
+    assert read_sound(tmp_path / "x.mkv") is None
+
+
+def test_color_frames_agree_with_grey(tmp_path: Path) -> None:
+    write_flash_and_beep(tmp_path / "x.mkv", times_at(25.0, 0.2), None)
+    grey = [frame for _, frame in iterate_retimed(tmp_path / "x.mkv")]
+    color = [frame for _, frame in iterate_retimed(tmp_path / "x.mkv", color=True)]
+    assert color[0].shape == (16, 32, 3)
+    np.testing.assert_allclose(np.stack(color).mean(axis=-1), np.stack(grey), atol=2)
+
+
+def test_what_is_no_video_is_named_in_one_line(tmp_path: Path) -> None:
+    (tmp_path / "text.mp4").write_text("nothing")
+    for name in ("text.mp4", "absent.mp4"):
+        with pytest.raises(AvfusionError, match=name) as caught:
+            read_retimed(tmp_path / name)
+        assert "\n" not in str(caught.value)

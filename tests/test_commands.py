@@ -1,0 +1,192 @@
+"""The two commands as a user types them: what they make, and what they say when something is wrong."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from avfusion.errors import run_command
+
+REPOSITORY = Path(__file__).resolve().parents[1]
+TINY = [
+    "--data.crop_size=24",
+    "--data.num_mels=20",
+    "--data.synthetic.train_scenes=10",
+    "--data.synthetic.val_scenes=10",
+    "--data.synthetic.scene_s=3.0",
+    "--data.batch_frames=300",
+    "--model.embed_dim=16",
+    "--model.visual.channels=[4,8]",
+    "--model.audio.channels=[4]",
+    "--train.epochs=1",
+    "--report.bootstrap=50",
+]
+
+
+def run_here(command: str, arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> int:
+    """Runs train.py or eval.py inside this process and returns its exit code."""
+    spec = importlib.util.spec_from_file_location(command, REPOSITORY / f"{command}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    monkeypatch.setattr(sys, "argv", [f"{command}.py", *arguments])
+    return run_command(module.main)
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, subprocess.CompletedProcess[str]]:
+    """A run made by ``python train.py`` without a W&B login, a home, a terminal or a display."""
+    folder = tmp_path_factory.mktemp("runs") / "first"
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("WANDB") and k != "DISPLAY"}
+    environment |= {"HOME": "/nonexistent", "MPLBACKEND": "TkAgg", "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "train.py", f"--run.dir={folder}", *TINY]
+    done = subprocess.run(
+        command, cwd=REPOSITORY, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=300
+    )
+    return folder, done
+
+
+def test_training_leaves_a_whole_run_folder(trained: tuple[Path, subprocess.CompletedProcess[str]]) -> None:
+    folder, done = trained
+    assert done.returncode == 0, done.stderr
+    for name in (
+        "config.yaml",
+        "log.jsonl",
+        "checkpoints/best.pt",
+        "checkpoints/last.pt",
+        "scores/val.csv",
+        "report.md",
+    ):
+        assert (folder / name).is_file(), name
+    assert str(folder / "report.md") in done.stdout
+    assert len(list((folder / "alignment").glob("*.png"))) == 5  # one of each synthetic role
+    report = json.loads((folder / "report.json").read_text())
+    assert {row["role"] for row in report["roles"]} == {"pauses", "dub", "chewing", "off_screen", "silent"}
+    assert report["offset_accuracy"][-1]["num_clips"] == 4
+    assert "Traceback" not in done.stderr
+
+
+def test_wandb_goes_offline_and_says_so_once(trained: tuple[Path, subprocess.CompletedProcess[str]]) -> None:
+    folder, done = trained
+    assert done.stderr.count("W&B: offline") == 1
+    assert len(list((folder / "wandb").glob("offline-run-*/*.wandb"))) == 1
+    assert "less than the current step" not in done.stderr + done.stdout
+
+
+def test_scores_judged_from_the_file_give_the_reported_ap(
+    trained: tuple[Path, subprocess.CompletedProcess[str]],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    from avfusion.data.synthetic import SyntheticDataset
+    from avfusion.tracks import write_labels
+
+    folder, _ = trained
+    write_labels(tmp_path / "gt.csv", SyntheticDataset("val", 10, crop_size=24).tracks)
+    assert (
+        run_here("eval", ["--scores", f"{folder}/scores/val.csv", "--labels", f"{tmp_path}/gt.csv"], monkeypatch) == 0
+    )
+    by_file = json.loads(capsys.readouterr().out)["average_precision"]
+    assert by_file == pytest.approx(
+        json.loads((folder / "report.json").read_text())["all"]["average_precision"], abs=1e-12
+    )
+
+
+def test_eval_repeats_the_report_of_training(
+    trained: tuple[Path, subprocess.CompletedProcess[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, _ = trained
+    assert run_here("eval", [str(folder), f"--out={tmp_path}/again", "--wandb.mode=disabled"], monkeypatch) == 0
+    first, again = (json.loads((path / "report.json").read_text()) for path in (folder, tmp_path / "again"))
+    for key in ("all", "roles", "sources", "offset_accuracy"):
+        assert first[key] == again[key]
+    assert (folder / "scores/val.csv").read_bytes() == (tmp_path / "again/scores/val.csv").read_bytes()
+
+
+def test_an_existing_run_is_refused_unless_resumed(
+    trained: tuple[Path, subprocess.CompletedProcess[str]],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    folder, _ = trained
+    before = (folder / "checkpoints/best.pt").read_bytes()
+    assert run_here("train", [f"--run.dir={folder}", *TINY], monkeypatch) == 2
+    assert f"--resume {folder}" in capsys.readouterr().err
+    assert (folder / "checkpoints/best.pt").read_bytes() == before
+
+
+def test_resuming_a_finished_run_trains_nothing_more(
+    trained: tuple[Path, subprocess.CompletedProcess[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, _ = trained
+    rows = (folder / "log.jsonl").read_text().count('"train/loss"')
+    assert run_here("train", ["--resume", str(folder), "--wandb.mode=disabled"], monkeypatch) == 0
+    assert (folder / "log.jsonl").read_text().count('"train/loss"') == rows
+
+
+@pytest.mark.parametrize(
+    ("command", "arguments", "code", "said"),
+    [
+        (
+            "train",
+            ["--model.fusion.haeds=2"],
+            2,
+            "config error: model.fusion.haeds: no such key. Did you mean 'heads'?",
+        ),
+        ("train", ["--train.epochs=many"], 2, "train.epochs: expected a whole number, found 'many'"),
+        ("train", ["configs/nothing.yaml"], 2, "nothing.yaml"),
+        ("train", ["--resume", "runs/never"], 2, "--resume runs/never: no config.yaml there"),
+        ("train", ["--data.format=prepared"], 2, "data.format=prepared needs the folder of a prepared dataset"),
+        ("train", ["--data.format=prepared", "--data.root=nowhere"], 2, "nowhere"),
+        ("eval", ["runs/never"], 2, "runs/never: no config.yaml there"),
+        ("eval", [], 2, "expected the folder of a run"),
+        ("eval", ["--scores", "a.csv"], 2, "--scores and --labels go together"),
+        ("eval", ["--scores", "a.csv", "--labels", "b.csv"], 1, "b.csv"),
+    ],
+)
+def test_what_a_user_gets_wrong_is_told_in_one_line(
+    command: str,
+    arguments: list[str],
+    code: int,
+    said: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert run_here(command, arguments, monkeypatch) == code
+    error = capsys.readouterr().err.strip()
+    assert said in error
+    assert "\n" not in error
+    assert list(tmp_path.iterdir()) == []  # nothing was begun
+
+
+def test_a_run_without_checkpoint_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "config.yaml").write_text("{}")
+    assert run_here("eval", [str(tmp_path)], monkeypatch) == 2
+    assert "no checkpoint at" in capsys.readouterr().err
+
+
+def test_print_config_shows_overrides_and_begins_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert run_here("train", ["--print-config", "--model.fusion.heads=2"], monkeypatch) == 0
+    assert "heads: 2" in capsys.readouterr().out
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_several_processes_are_refused(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    assert run_here("train", [], monkeypatch) == 2
+    assert "one process" in capsys.readouterr().err
