@@ -5,11 +5,13 @@ Shapes: ``T`` video frames of ``Y`` by ``X`` grey levels, sound of ``640 T`` sam
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.nn import functional as F
+from torchvision.transforms.v2 import functional as F
 
 from avfusion.config import AugmentConfig
 
@@ -25,16 +27,19 @@ def augment_crops(crops: Tensor, config: AugmentConfig, rng: np.random.Generator
     Returns:
         ``(T, Y, X)`` float 0..1.
     """
-    mirror = -1.0 if rng.random() < config.flip else 1.0
+    height, width = crops.shape[1:]
+    if rng.random() < config.flip:
+        crops = F.horizontal_flip(crops)
     zoom = 1.0 + rng.uniform(-config.zoom, config.zoom)
-    shift_x, shift_y = rng.uniform(
-        -2 * config.shift, 2 * config.shift, 2
-    )  # the grid spans -1..1: 2 is one picture side
-    if mirror < 0 or zoom != 1.0 or shift_x or shift_y:
-        theta = torch.tensor([[mirror * zoom, 0.0, shift_x], [0.0, zoom, shift_y]], dtype=torch.float32)
-        grid = F.affine_grid(theta[None], [1, 1, *crops.shape[1:]], align_corners=False)
-        # All frames share one grid: they are the channels of a single picture.
-        crops = F.grid_sample(crops[None], grid, padding_mode="border", align_corners=False)[0]
+    shift_y, shift_x = rng.uniform(-config.shift, config.shift, 2) * (height, width)
+    if zoom != 1.0 or shift_x or shift_y:
+        # The largest box that can be drawn: what lies outside the picture repeats its border.
+        margin = math.ceil(max(height, width) * (config.zoom / 2 + config.shift)) + 1
+        crops = F.pad(crops, [margin], padding_mode="edge")
+        tall, wide = round(height * zoom), round(width * zoom)
+        top = round(margin + (height - tall) / 2 + shift_y)
+        left = round(margin + (width - wide) / 2 + shift_x)
+        crops = F.resized_crop(crops, top, left, tall, wide, [height, width], antialias=True)
     gain = 1.0 + rng.uniform(-config.brightness, config.brightness)
     offset = rng.uniform(-config.brightness, config.brightness) / 2
     crops = (crops - 0.5) * gain + 0.5 + offset

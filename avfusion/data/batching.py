@@ -14,8 +14,8 @@ from dataclasses import dataclass, fields
 import numpy as np
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 from torch.utils.data import DataLoader, Dataset, Sampler
+from torchvision.transforms.v2.functional import resized_crop
 
 from avfusion.clock import AUDIO_FRAMES_PER_VIDEO_FRAME
 from avfusion.config import DataConfig
@@ -88,11 +88,8 @@ def fit_crops(crops: Tensor, region: Sequence[float], size: int) -> Tensor:
     height, width = crops.shape[1:]
     x1, x2 = round(region[0] * width), round(region[2] * width)
     y1, y2 = round(region[1] * height), round(region[3] * height)
-    cut = crops[:, y1:y2, x1:x2]
-    if cut.shape[1:] == (size, size):
-        return cut
-    fitted = F.interpolate(cut[:, None].float(), (size, size), mode="bilinear", antialias=True, align_corners=False)
-    return fitted[:, 0].round().clamp(0, 255).to(torch.uint8)
+    fitted: Tensor = resized_crop(crops, y1, x1, y2 - y1, x2 - x1, [size, size], antialias=True)
+    return fitted
 
 
 class Examples(Dataset[Example]):

@@ -16,6 +16,9 @@ from numpy.typing import NDArray
 
 from avfusion.errors import AvfusionError
 
+# Readers that a fork copied into this process: freeing one waits for ever for its threads, which the fork left behind.
+_left_by_the_parent: list[Any] = []
+
 
 class VideoReader:
     """Random access to the frames of one file.
@@ -55,14 +58,16 @@ class VideoReader:
                 f"asked for frames {start} .. {start + count - 1} of {self.path}, which has {len(reader)}"
             )
         try:
-            frames: NDArray[np.uint8] = reader.get_batch(range(start, start + count)).asnumpy()
-        except (RuntimeError, IndexError) as error:
+            frames = _consecutive(reader, start, count)
+        except _decord_errors() as error:
             raise _unreadable(self.path, error) from error
         return frames if color else to_grey(frames)
 
     def _open(self) -> Any:
         """The decord reader of this process."""
         if self._reader is None or self._process_id != os.getpid():
+            if self._reader is not None:
+                _left_by_the_parent.append(self._reader)
             self._reader = _open_decord(self.path)
             self._process_id = os.getpid()
         return self._reader
@@ -111,8 +116,37 @@ def _open_decord(path: Path) -> Any:
     try:
         # One thread: the reading processes are the parallelism, and more threads per reader only crowd the cores.
         return decord.VideoReader(str(path), num_threads=1)
-    except (RuntimeError, OSError) as error:
+    except _decord_errors() as error:
         raise _unreadable(path, error) from error
+
+
+def _decord_errors() -> tuple[type[Exception], ...]:
+    import decord
+
+    return (decord.DECORDError, RuntimeError, OSError, IndexError, StopIteration)
+
+
+def _consecutive(reader: Any, start: int, count: int) -> NDArray[np.uint8]:
+    """Reads ``(T, H, W, 3)``: as a batch, which is faster, unless decord pads the rows of this size."""
+    reader.seek_accurate(start)
+    first = reader.next().asnumpy()
+    if first.shape[2] == 3 and count > 1:
+        batch: NDArray[np.uint8] = reader.get_batch(range(start + 1, start + count)).asnumpy()
+        return np.concatenate([first[None], batch])
+    return np.stack([_unpadded(first), *(_unpadded(reader.next().asnumpy()) for _ in range(count - 1))])
+
+
+def _unpadded(frame: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """Drops the bytes that pad a row.
+
+    At some widths (48 pixels: rows of 144 bytes, padded to 192) decord counts them as more channels, and its batches
+    fail; the rows themselves are whole.
+    """
+    height, width, channels = frame.shape
+    if channels == 3:
+        return frame
+    rows = frame.reshape(height, width * channels)
+    return rows[:, : 3 * width].reshape(height, width, 3)
 
 
 def _unreadable(path: Path, error: Exception) -> AvfusionError:

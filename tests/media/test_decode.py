@@ -1,4 +1,4 @@
-"""Facts about files of any frame rate and start time on one clock: picture and sound meet where they met in the source."""
+"""Facts about files of any frame rate and start time: picture and sound meet where they met in the source."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FLASH_S = 1.0
 
 
 def write_flash_and_beep(path: Path, times_ms: list[int], sound_start_ms: int | None, rate_hz: int = 48_000) -> None:
-    """A picture bright from 1 s on, at the given times, and a stereo tone from 1 s on; the sound stream may start late."""
+    """A picture bright from 1 s on, at the given times, and a stereo tone from 1 s on; the sound may start late."""
     with av.open(str(path), "w") as container:
         video = container.add_stream("libx264", rate=1000, options={"bf": "0", "preset": "ultrafast"})
         video.width, video.height, video.pix_fmt = 32, 16, "yuv420p"

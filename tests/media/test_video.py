@@ -50,6 +50,16 @@ def test_levels_come_back_within_one_grey_level_on_average(tmp_path: Path) -> No
     assert [path.name for path in tmp_path.iterdir()] == ["ramp.mp4"]
 
 
+@pytest.mark.parametrize("size", [8, 16, 24, 48, 50, 72, 96])
+def test_every_even_size_comes_back(tmp_path: Path, size: int) -> None:
+    frames = np.full((3, size, size), 60, dtype=np.uint8)
+    frames[:, : size // 2, size // 2 :] = 180
+    write_crops(tmp_path / "small.mp4", frames)
+    read = read_frames(tmp_path / "small.mp4", 0, 3)
+    assert read.shape == frames.shape
+    assert np.abs(read.astype(int) - frames).mean() < 2.0
+
+
 def test_frame_k_is_frame_k_from_any_start(numbered_file: Path) -> None:
     assert len(VideoReader(numbered_file)) == 130
     assert numbers_of(read_frames(numbered_file, 0, 130)) == list(range(130))

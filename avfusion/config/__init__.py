@@ -1,0 +1,43 @@
+"""The configuration: its schema, and how it is read, checked and written."""
+
+from avfusion.config.keys import ConfigError
+from avfusion.config.loading import Scalar, config_from_dict, load_config, to_flat_dict, to_yaml
+from avfusion.config.schema import (
+    AudioConfig,
+    AugmentConfig,
+    Config,
+    DataConfig,
+    FusionConfig,
+    LossConfig,
+    ModelConfig,
+    ReportConfig,
+    RunConfig,
+    SyntheticConfig,
+    TemporalConfig,
+    TrainConfig,
+    VisualConfig,
+    WandbConfig,
+)
+
+__all__ = [
+    "AudioConfig",
+    "AugmentConfig",
+    "Config",
+    "ConfigError",
+    "DataConfig",
+    "FusionConfig",
+    "LossConfig",
+    "ModelConfig",
+    "ReportConfig",
+    "RunConfig",
+    "Scalar",
+    "SyntheticConfig",
+    "TemporalConfig",
+    "TrainConfig",
+    "VisualConfig",
+    "WandbConfig",
+    "config_from_dict",
+    "load_config",
+    "to_flat_dict",
+    "to_yaml",
+]

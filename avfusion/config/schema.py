@@ -1,0 +1,186 @@
+"""The configuration: typed dataclasses with their limits.
+
+Every key of the YAML files and of ``--section.key=value`` is a field below; nothing else is accepted.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+
+def _choice(default: str, *choices: str) -> Any:
+    """A text field limited to the given words."""
+    return field(default=default, metadata={"choices": (default, *choices)})
+
+
+def _number(default: float, *, low: float | None = None, high: float | None = None) -> Any:
+    """A number field limited to ``low..high`` (both included)."""
+    return field(default=default, metadata={"min": low, "max": high})
+
+
+@dataclass
+class RunConfig:
+    """Where the run lives and what it runs on."""
+
+    dir: str | None = None  # default runs/<config>-<date>
+    seed: int = 0
+    device: str = _choice("auto", "cpu", "cuda", "mps")
+    threads: int = _number(0, low=0)  # CPU threads of torch; 0 leaves torch's own choice
+
+
+@dataclass
+class SyntheticConfig:
+    """The built-in synthetic talkers (data.format: synthetic)."""
+
+    train_scenes: int = _number(600, low=1)
+    val_scenes: int = _number(150, low=1)
+    scene_s: float = _number(3.0, low=1.0)
+    seed: int = 0
+
+
+@dataclass
+class AugmentConfig:
+    """What training does to a clip. Each figure is a strength; 0 turns it off."""
+
+    flip: float = _number(0.5, low=0, high=1)  # probability of a mirrored face
+    shift: float = _number(0.06, low=0, high=0.5)  # crop jitter, share of the picture side
+    zoom: float = _number(0.1, low=0, high=0.5)  # crop scale jitter
+    brightness: float = _number(0.2, low=0, high=1)  # gain and offset jitter
+    noise: float = _number(0.02, low=0, high=1)  # standard deviation of picture noise, full scale 1
+    gain_db: float = _number(6.0, low=0)  # level jitter of the sound
+    audio_noise: float = _number(0.3, low=0, high=1)  # probability of white or pink noise in the sound
+    audio_noise_snr_db: list[float] = field(default_factory=lambda: [5.0, 30.0])
+
+
+@dataclass
+class DataConfig:
+    """Which face tracks, and how they become batches."""
+
+    format: str = _choice("synthetic", "prepared")
+    root: str | None = None  # folder of the prepared dataset
+    train_split: str = "train"
+    val_split: str = "val"
+    crop_size: int = _number(48, low=16)  # side of the picture the model sees
+    region: list[float] = field(default_factory=lambda: [0.0, 0.0, 1.0, 1.0])  # x1, y1, x2, y2 of the stored crop, 0..1
+    num_mels: int = _number(64, low=8)
+    clip_frames: int = _number(60, low=8)  # longest training clip; longer tracks give a random stretch
+    batch_frames: int = _number(900, low=8)  # video frames in a batch, padding included
+    workers: int = _number(0, low=0)
+    cache_gb: float = _number(4.0, low=0)  # decoded clips kept in memory, so that epochs after the first read nothing
+    synthetic: SyntheticConfig = field(default_factory=SyntheticConfig)
+    augment: AugmentConfig = field(default_factory=AugmentConfig)
+
+
+@dataclass
+class VisualConfig:
+    """Face pictures to embeddings: 2D convolutions per frame, then a short convolution over time."""
+
+    channels: list[int] = field(
+        default_factory=lambda: [16, 32, 64, 96]
+    )  # one stage each, every stage halves the picture
+    blocks: int = _number(1, low=1)  # residual blocks per stage
+    temporal_kernel: int = _number(5, low=1, high=5)  # frames; with the stem at most ±3 (120 ms)
+
+
+@dataclass
+class AudioConfig:
+    """Log-mel to embeddings at 100 Hz: convolutions that stride in frequency only."""
+
+    channels: list[int] = field(default_factory=lambda: [16, 32, 48])
+    temporal_kernel: int = _number(11, low=1, high=15)  # audio frames; with the rest at most ±120 ms
+
+
+@dataclass
+class FusionConfig:
+    """How sound meets picture."""
+
+    kind: str = _choice("cross_attention", "concat")
+    layers: int = _number(1, low=1)
+    heads: int = _number(4, low=1)
+    window_s: float | None = 0.5  # each frame hears ± this many seconds; null: the whole scene
+    positions: bool = True  # rotary positions in seconds
+    null_key: bool = True
+    qk_norm: bool = True
+    audio_bypass: bool = False  # also add the sound around the attention, as the published models do
+
+
+@dataclass
+class TemporalConfig:
+    """Self-attention and convolution over time, after fusion."""
+
+    layers: int = _number(1, low=0)
+    heads: int = _number(4, low=1)
+    window_s: float | None = 1.0
+    kernel: int = _number(5, low=1)  # frames of the depthwise convolution
+    order: str = _choice("attention_first", "convolution_first")
+
+
+@dataclass
+class ModelConfig:
+    """The active-speaker detector."""
+
+    modality: str = _choice("audio_visual", "video", "audio")  # the last two are baselines
+    embed_dim: int = _number(128, low=8)
+    dropout: float = _number(0.1, low=0, high=0.9)
+    contrast_dim: int = _number(64, low=8)  # width of the space in which sound and picture are compared
+    visual: VisualConfig = field(default_factory=VisualConfig)
+    audio: AudioConfig = field(default_factory=AudioConfig)
+    fusion: FusionConfig = field(default_factory=FusionConfig)
+    temporal: TemporalConfig = field(default_factory=TemporalConfig)
+
+
+@dataclass
+class LossConfig:
+    """Weights of the terms of the loss; the audio-visual speaking loss has weight 1."""
+
+    audio: float = _number(0.2, low=0)
+    video: float = _number(0.2, low=0)
+    contrastive: float = _number(0.5, low=0)
+    temperature: float = _number(0.07, low=0.001)
+
+
+@dataclass
+class TrainConfig:
+    """Optimisation."""
+
+    epochs: int = _number(10, low=1)
+    contrastive_epochs: int = _number(0, low=0)  # epochs of contrastive loss alone before them
+    lr: float = _number(2e-3, low=0)
+    weight_decay: float = _number(0.01, low=0)
+    warmup: float = _number(0.1, low=0, high=1)  # share of all steps
+    grad_clip: float = _number(1.0, low=0)  # largest gradient norm; 0 turns clipping off
+    precision: str = _choice("float32", "bfloat16")
+    loss: LossConfig = field(default_factory=LossConfig)
+
+
+@dataclass
+class ReportConfig:
+    """What is made once training ends."""
+
+    figures_per_role: int = _number(1, low=0)
+    bootstrap: int = _number(1000, low=0)
+    offset_accuracy: bool = True
+
+
+@dataclass
+class WandbConfig:
+    """Weights & Biases. ``auto`` is online when logged in, else offline."""
+
+    mode: str = _choice("auto", "online", "offline", "disabled")
+    project: str = "avfusion"
+    entity: str | None = None
+    name: str | None = None
+    tags: list[str] = field(default_factory=list)
+
+
+@dataclass
+class Config:
+    """Everything a run depends on."""
+
+    run: RunConfig = field(default_factory=RunConfig)
+    data: DataConfig = field(default_factory=DataConfig)
+    model: ModelConfig = field(default_factory=ModelConfig)
+    train: TrainConfig = field(default_factory=TrainConfig)
+    report: ReportConfig = field(default_factory=ReportConfig)
+    wandb: WandbConfig = field(default_factory=WandbConfig)
