@@ -1,8 +1,8 @@
 """The one clock of picture and sound.
 
-Video frame ``i`` stands at ``i / VIDEO_HZ`` seconds, audio (log-mel) frame ``j`` is centred on ``j / AUDIO_HZ`` seconds:
-video frame ``i`` and audio frame ``4 i`` share an instant. Every prepared clip of ``T`` video frames has ``640 T`` sound
-samples and ``4 T`` audio frames.
+Video frame ``i`` stands at ``i / VIDEO_HZ`` seconds, audio (log-mel) frame ``j`` is centred on ``j / AUDIO_HZ``
+seconds: video frame ``i`` and audio frame ``4 i`` share an instant. Every prepared clip of ``T`` video frames has
+``640 T`` sound samples and ``4 T`` audio frames.
 """
 
 VIDEO_HZ = 25

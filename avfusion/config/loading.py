@@ -3,7 +3,7 @@
 Every key of the YAML files and of ``--section.key=value`` is a field of the schema; nothing else is accepted. A YAML
 file may name another in ``base:`` (a path relative to itself) and then states only what differs. ``${model.embed_dim}``
 in a value stands for the value of that key. Whatever is wrong is said in one line, with the file or override it came
-from. Order of precedence: the defaults of the schema, the base files, the file itself, the overrides from left to right.
+from. Order of precedence: the defaults of the schema, the base files, the file itself, overrides from left to right.
 """
 
 from __future__ import annotations

@@ -100,8 +100,8 @@ def to_grey(frames_rgb: NDArray[np.uint8]) -> NDArray[np.uint8]:
     Returns:
         ``(...)`` uint8.
     """
-    weights = np.array([77, 150, 29], dtype=np.uint16)  # BT.601 in 1/256; the sum of 256 * 255 fits 16 bits
-    return (frames_rgb.astype(np.uint16) @ weights >> 8).astype(np.uint8)
+    red, green, blue = (frames_rgb[..., channel].astype(np.uint16) for channel in range(3))
+    return ((77 * red + 150 * green + 29 * blue) >> 8).astype(np.uint8)  # BT.601; 256 * 255 still fits 16 bits
 
 
 def _open_decord(path: Path) -> Any:

@@ -1,8 +1,8 @@
 """What a model costs: parameters, and multiply-adds per face-frame, counted while the real modules run.
 
-``python -m avfusion.models.cost configs/small.yaml`` prints one line a part. The run is on torch's ``meta`` device: every
-matrix product and convolution is counted by its shapes (norms, activations and softmax are not, as is usual), over a track
-of 10 s so that windows are full and edges weigh little.
+``python -m avfusion.models.cost configs/small.yaml`` prints one line a part. The run is on torch's ``meta`` device:
+every matrix product and convolution is counted by its shapes (norms, activations and softmax are not, as is usual),
+over a track of 10 s so that windows are full and edges weigh little.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The active-speaker detector: encoders, fusion, temporal blocks, heads.
 
-``B`` scenes, ``S`` face tracks in a scene, ``T`` video frames, ``A = 4 T`` audio frames, ``M`` mel bins, ``D`` features,
-``E`` width of the contrastive space. Masks are boolean, True = real.
+``B`` scenes, ``S`` face tracks in a scene, ``T`` video frames, ``A = 4 T`` audio frames, ``M`` mel bins, ``D``
+features, ``E`` width of the contrastive space. Masks are boolean, True = real.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """What training minimises: speaking losses on three logits, and a contrast between sound and picture.
 
-``B`` scenes, ``S`` face tracks, ``T`` video frames, ``E`` width of the contrastive space. Means are over real frames only.
+``B`` scenes, ``S`` face tracks, ``T`` video frames, ``E`` width of the contrastive space. Means are over real frames
+only.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Face crops to one embedding per video frame.
 
 Split in space and time, as small ASD models do: 2D convolutions over each frame (with what changed since the frame
-before and until the frame after as extra channels, so that motion is seen before the picture is pooled), then one convolution over time.
-``N`` face tracks, ``T`` video frames, ``Y, X`` the sides of the picture, ``D`` features.
-Source of the split: Liao et al. 2023, "A Light Weight Model for Active Speaker Detection" (2D over space + 1D over time).
+before and until the frame after as extra channels, so that motion is seen before the picture is pooled), then one
+convolution over time. ``N`` face tracks, ``T`` video frames, ``Y, X`` the sides of the picture, ``D`` features.
+Source of the split: Liao et al. 2023, "A Light Weight Model for Active Speaker Detection".
 """
 
 from __future__ import annotations

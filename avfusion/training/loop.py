@@ -93,7 +93,11 @@ class Trainer:
                 self.progress.best_ap = numbers["val/ap"]
             self._save(is_best)
             left = self.progress.seconds / (epoch + 1) * (total - epoch - 1)
-            shown = " ".join(f"{key.removeprefix('train/')} {numbers[key]:.3f}" for key in numbers if "loss" in key)
+            shown = " ".join(
+                f"{key.removeprefix('train/').removeprefix('loss_')} {numbers[key]:.3f}"
+                for key in numbers
+                if "loss" in key
+            )
             mark = " (best)" if is_best else ""
             print(
                 f"epoch {epoch + 1}/{total}{' contrast only' if contrast_only else ''}: {shown}"

@@ -92,7 +92,6 @@ def test_faces_of_a_scene_are_scored_like_faces_alone() -> None:
 
 def test_attention_carries_all_sound_unless_bypassed() -> None:
     """With all keys masked the sound cannot reach the logit; the bypass lets it through."""
-    crops, log_mel = clip(10)
     nothing_heard = torch.zeros(1, 40, dtype=torch.bool)
     closed = model_of(small_config())
     # Encoded audio is masked too, so feed the fusion layer directly with loud audio and closed keys.

@@ -47,7 +47,7 @@ def test_it_loads_with_weights_only(saved: tuple[Path, torch.nn.Module]) -> None
 def test_writing_leaves_no_draft_and_failing_leaves_the_old_file(saved: tuple[Path, torch.nn.Module]) -> None:
     path, model = saved
     before = path.read_bytes()
-    with pytest.raises(Exception, match="pickle|lambda"):
+    with pytest.raises(Exception, match=r"pickle|lambda"):
         save_checkpoint(path, model, small(), {"bad": lambda: None})  # type: ignore[arg-type]
     assert path.read_bytes() == before
     save_checkpoint(path, model, small(), {})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +42,7 @@ def rows_of(folder: Path) -> list[dict[str, Any]]:
 
 def test_loss_falls_on_what_it_is_shown(tmp_path: Path) -> None:
     config = tiny_run(epochs=25)
-    config.model.dropout = 0.0
+    config.model.dropout, config.train.lr = 0.0, 1e-2
     config.train.loss.contrastive = 0.0
     trainer_of(config, tmp_path / "run").fit()
     losses = [row["train/loss_speaking"] for row in rows_of(tmp_path / "run")]
@@ -55,7 +56,7 @@ def test_resumed_equals_unbroken(tmp_path: Path) -> None:
     config.train.contrastive_epochs = 1
     trainer_of(config, tmp_path / "whole").fit()
 
-    class Stop(Exception):
+    class StopError(Exception):
         pass
 
     broken = trainer_of(config, tmp_path / "parts")
@@ -64,10 +65,10 @@ def test_resumed_equals_unbroken(tmp_path: Path) -> None:
     def save_then_stop(is_best: bool) -> None:
         save(is_best)
         if broken.progress.epoch == 2:
-            raise Stop
+            raise StopError
 
     broken._save = save_then_stop  # type: ignore[method-assign]
-    with pytest.raises(Stop):
+    with pytest.raises(StopError):
         broken.fit()
     torch.manual_seed(12345)  # whatever happened in between must not matter
     trainer_of(config, tmp_path / "parts", resume=True).fit()
@@ -126,7 +127,7 @@ def test_learning_rate_warms_up_and_falls() -> None:
     factors = [learning_rate_factor(step, 100, 0.1) for step in range(100)]
     assert factors[:10] == pytest.approx([(i + 1) / 10 for i in range(10)])
     assert factors[9] == max(factors)
-    assert all(a > b for a, b in zip(factors[10:], factors[11:], strict=False))
+    assert all(a > b for a, b in pairwise(factors[10:]))
     assert factors[-1] == pytest.approx(0.01, abs=0.002)
     assert factors[55] == pytest.approx(0.01 + 0.99 * 0.5, abs=1e-9)
 

@@ -1,0 +1,218 @@
+"""Facts about ``python -m data_prep.compose``: from clips on disk to a dataset, broken runs and wrong input included."""
+
+from __future__ import annotations
+
+import csv
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+import av
+import numpy as np
+import pytest
+import soundfile
+
+import data_prep.compose as command
+from avfusion.data.compose import compose_scene
+from avfusion.data.prepared import PreparedDataset
+from data_prep.source_clips import read_word_times
+
+TALKERS = {"ann": "train", "ben": "train", "cat": "val", "dan": "val", "eve": "test", "fay": "test"}
+ALIGN = "0 15000 sil\n15000 30000 bin\n30000 35000 blue\n35000 50000 sil\n"  # speech from 0.6 to 1.4 s
+
+
+def write_clip(path: Path, seed: int) -> None:
+    """Two seconds: a bright square that moves over a dark picture, with noise for sound."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    rng = np.random.default_rng(seed)
+    with av.open(str(path), "w") as container:
+        video = container.add_stream("libx264", rate=25, options={"preset": "ultrafast"})
+        video.width, video.height, video.pix_fmt = 96, 64, "yuv420p"
+        audio = container.add_stream("pcm_s16le", rate=16_000, layout="mono")
+        for index in range(50):
+            picture = np.full((64, 96, 3), 30 + seed, dtype=np.uint8)
+            picture[20 + index % 5 : 40, 40:60] = 200
+            container.mux(video.encode(av.VideoFrame.from_ndarray(picture, format="rgb24")))
+        container.mux(video.encode(None))
+        samples = (3000 * rng.standard_normal((1, 32_000))).astype(np.int16)
+        sound = av.AudioFrame.from_ndarray(samples, format="s16", layout="mono")
+        sound.sample_rate, sound.pts = 16_000, 0
+        container.mux(audio.encode(sound))
+        container.mux(audio.encode(None))
+
+
+@pytest.fixture(scope="module")
+def sources(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Clips of six talkers with word times and boxes, and voices of six more speakers."""
+    folder = tmp_path_factory.mktemp("sources")
+    rows, boxes = ["path,corpus,talker,split"], ["path,frame,x1,y1,x2,y2"]
+    for seed, (talker, split) in enumerate(TALKERS.items()):
+        for take in range(2):
+            path = f"{talker}/take{take}.mkv"
+            write_clip(folder / "clips" / path, 10 * seed + take)
+            (folder / "clips" / path).with_suffix(".align").write_text(ALIGN)
+            rows.append(f"{path},made,{talker},{split}")
+            boxes += [f"{path},{frame},30,10,70,50" for frame in range(0, 50, 5)]
+    (folder / "clips" / "clips.csv").write_text("\n".join(rows) + "\n")
+    (folder / "clips" / "boxes.csv").write_text("\n".join(boxes) + "\n")
+    (folder / "speech").mkdir()
+    for speaker in range(6):
+        voice = 0.1 * np.random.default_rng(100 + speaker).standard_normal(32_000)
+        soundfile.write(folder / "speech" / f"{speaker}-0-0.flac", voice, 16_000)
+    return folder
+
+
+def run(sources: Path, out: Path, *more: str) -> int:
+    inputs = ["--clips", str(sources / "clips"), "--speech", str(sources / "speech"), "--crop-size", "32"]
+    return command.main([str(out), *inputs, *more])
+
+
+@pytest.fixture(scope="module")
+def made(sources: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("made") / "dataset"
+    assert run(sources, out) == 0
+    return out
+
+
+def contents(root: Path) -> dict[str, bytes]:
+    skipped = {"dataset.json", "journal.jsonl"}  # they hold the command line and the order of work
+    files = (path for path in sorted(root.rglob("*")) if path.is_file() and path.name not in skipped)
+    return {path.relative_to(root).as_posix(): path.read_bytes() for path in files}
+
+
+@pytest.mark.parametrize("split", ["train", "val", "test"])
+def test_the_dataset_is_whole_and_its_labels_follow_the_words(made: Path, split: str) -> None:
+    dataset = PreparedDataset(made, split)
+    roles = {track.role for track in dataset.tracks}
+    assert {"own_sound", "own_noisy", "other_clip", "other_voice", "shifted", "still_face", "two_faces"} <= roles
+    for track in dataset.tracks:
+        if track.role in ("own_sound", "own_noisy"):
+            np.testing.assert_array_equal(np.flatnonzero(track.speaking), np.arange(15, 35))
+        elif track.role != "two_faces":
+            assert not track.speaking.any()
+    talkers = {name for name, of in TALKERS.items() if of == split}
+    with (made / "truth" / f"{split}.csv").open(newline="") as file:
+        for row in csv.DictReader(file):
+            assert {clip.split("/")[0] for clip in row["clips"].split(";")} <= talkers
+
+
+def test_the_crop_shows_the_box_and_is_written_once_for_all_scenes(made: Path) -> None:
+    dataset = PreparedDataset(made, "train")
+    own = [index for index, row in enumerate(dataset.rows) if row.role == "own_sound"]
+    crops = dataset.read(own[0]).crops
+    # The square spans x 40..60 of a crop that is 44 pixels wide around x = 50, so 32 / 44 of 12..32.
+    assert crops[0, 16, 10:22].min() > 150
+    assert crops[0, 16, :6].max() < 90
+    files = {path.relative_to(made).as_posix() for path in (made / "crops" / "train").iterdir()}
+    assert len(files) == 8  # four clips and their still stretches
+    assert {row.crops for row in dataset.rows} <= files
+
+
+def test_a_broken_run_continues_to_the_same_files(
+    sources: Path, made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls = 0
+
+    def fails_at_the_twentieth(*arguments: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        if calls == 20:
+            raise KeyboardInterrupt
+        return compose_scene(*arguments)
+
+    monkeypatch.setattr(command, "compose_scene", fails_at_the_twentieth)
+    assert run(sources, tmp_path / "dataset") == 130
+    assert not (tmp_path / "dataset" / "dataset.json").exists()
+    assert run(sources, tmp_path / "dataset") == 0
+    assert contents(tmp_path / "dataset") == contents(made)
+    before = calls
+    assert run(sources, tmp_path / "dataset") == 0  # finished: nothing is done again
+    assert calls == before
+
+
+def test_other_settings_in_the_same_folder_are_refused(
+    sources: Path, made: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(sources, made, "--seed", "1") == 2
+    assert "begun with other settings" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("spoil", "arguments", "message"),
+    [
+        ("boxes.csv", (), "no boxes.csv in"),
+        ("", ("--corpora", "grid"), "'grid', which no clip has; expected some of made"),
+        ("", ("--crop-size", "33"), "--crop-size=33"),
+        ("clips", (), "no folder of clips at"),
+    ],
+)
+def test_what_is_wrong_is_told_in_one_line(
+    sources: Path,
+    tmp_path: Path,
+    spoil: str,
+    arguments: tuple[str, ...],
+    message: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    copy = tmp_path / "sources"
+    shutil.copytree(sources, copy)
+    if spoil == "clips":
+        shutil.rmtree(copy / "clips")
+    elif spoil:
+        (copy / "clips" / spoil).unlink()
+    assert run(copy, tmp_path / "out", *arguments) == 2
+    error = capsys.readouterr().err.strip()
+    assert message in error
+    assert len(error.splitlines()) == 1
+    assert not (tmp_path / "out" / "dataset.json").exists()
+
+
+def test_a_talker_in_two_splits_is_refused(sources: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    shutil.copytree(sources, tmp_path / "sources")
+    table = tmp_path / "sources" / "clips" / "clips.csv"
+    table.write_text(table.read_text().replace("ann/take1.mkv,made,ann,train", "ann/take1.mkv,made,ann,test"))
+    assert run(tmp_path / "sources", tmp_path / "out") == 2
+    assert "made/ann into two splits" in capsys.readouterr().err
+
+
+def test_clips_without_word_times_need_the_voice_detector_and_say_so(
+    sources: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copytree(sources, tmp_path / "sources")
+    for path in (tmp_path / "sources" / "clips").rglob("*.align"):
+        path.unlink()
+    monkeypatch.setitem(sys.modules, "silero_vad", None)
+    assert run(tmp_path / "sources", tmp_path / "out") == 1
+    assert "pip install 'avfusion[prep]'" in capsys.readouterr().err
+
+
+def test_a_folder_per_talker_is_split_by_talker(sources: Path, tmp_path: Path) -> None:
+    shutil.copytree(sources, tmp_path / "sources")
+    (tmp_path / "sources" / "clips" / "clips.csv").unlink()
+    entries = command.list_clips(tmp_path / "sources" / "clips")
+    assert len(entries) == 12
+    assert {entry.talker for entry in entries} == {f"own/{name}" for name in TALKERS}
+    assert len({(entry.talker, entry.split) for entry in entries}) == len(TALKERS)
+
+
+def test_word_times_are_in_twenty_five_thousandths(tmp_path: Path) -> None:
+    (tmp_path / "x.align").write_text(ALIGN)
+    assert read_word_times(tmp_path / "x.align") == [(0.6, 1.2), (1.2, 1.4)]
+
+
+def test_real_clips_become_a_dataset(shared: Path, tmp_path: Path) -> None:
+    arguments = ["--clips", str(shared / "clips"), "--speech", str(shared / "speech" / "librispeech")]
+    arguments += ["--noise", str(shared / "speech" / "noise"), "--corpora", "grid", "--limit", "1"]
+    assert command.main([str(tmp_path / "out"), *arguments]) == 0
+    dataset = PreparedDataset(tmp_path / "out", "test")
+    assert {track.source for track in dataset.tracks} == {"grid"}
+    own = [index for index, track in enumerate(dataset.tracks) if track.role == "own_sound"]
+    for index in own:
+        clip = dataset.read(index)
+        loudness = np.sqrt(np.mean(clip.audio.reshape(75, 640) ** 2, axis=1))
+        assert 0.3 < clip.speaking.mean() < 0.8
+        # Sound is loud where the label says speech, and the lower face moves more there than elsewhere.
+        assert loudness[clip.speaking].mean() > 3 * loudness[~clip.speaking].mean()
+        mouth = np.abs(np.diff(clip.crops[:, 60:100, 30:82].astype(int), axis=0)).mean(axis=(1, 2))
+        assert mouth[clip.speaking[1:]].mean() > 1.2 * mouth[~clip.speaking[1:]].mean()
