@@ -66,7 +66,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def compose_dataset(options: argparse.Namespace, command: str) -> None:
     if options.crop_size < 16 or options.crop_size % 2:
         raise UsageError(f"--crop-size={options.crop_size}: expected an even number from 16")
-    entries = _chosen(list_clips(options.clips), options.corpora, options.limit)
+    if options.limit is not None and options.limit < 1:
+        raise UsageError(f"--limit={options.limit}: expected at least 1 clip of each talker")
+    listed, faceless = list_clips(options.clips)
+    if faceless:
+        print(f"left out {len(faceless)} clips without a face in boxes.csv, first: {faceless[0]}", file=sys.stderr)
+    entries = _chosen(listed, options.corpora, options.limit)
     voices = _split_voices(options.speech)
     noises = _split_noises(options.noise)
     settings = {

@@ -69,8 +69,11 @@ class DecodedClip:
     speaking: NDArray[np.bool_]
 
 
-def list_clips(folder: Path) -> list[ClipEntry]:
-    """Lists the clips of a folder that have boxes.
+def list_clips(folder: Path) -> tuple[list[ClipEntry], list[str]]:
+    """Lists the clips of a folder.
+
+    Returns:
+        The clips whose face's place is known, and the paths of those without a row in ``boxes.csv``.
 
     Raises:
         UsageError: no folder, no clips or no boxes.
@@ -83,25 +86,23 @@ def list_clips(folder: Path) -> list[ClipEntry]:
             f"no clips in {folder}; expected clips.csv or a folder per talker with {', '.join(VIDEO_SUFFIXES)}"
         )
     boxes = _read_boxes(folder)
-    entries = []
-    for row in rows:
-        known = boxes.get(row["path"])
-        if known:
-            known.sort()
-            entries.append(
-                ClipEntry(
-                    path=folder / row["path"],
-                    clip_id=Path(row["path"]).with_suffix("").as_posix(),
-                    corpus=row["corpus"],
-                    talker=f"{row['corpus']}/{row['talker']}",
-                    split=row["split"],
-                    box_frames=np.array([frame for frame, _ in known]),
-                    boxes_xyxy_px=np.array([box for _, box in known]),
-                )
-            )
+    entries = [_entry(folder, row, boxes[row["path"]]) for row in rows if row["path"] in boxes]
     if not entries:
         raise UsageError(f"{folder / 'boxes.csv'} names none of the {len(rows)} clips; expected {BOXES_FORMAT}")
-    return entries
+    return entries, [row["path"] for row in rows if row["path"] not in boxes]
+
+
+def _entry(folder: Path, row: dict[str, str], boxes: list[tuple[int, tuple[float, ...]]]) -> ClipEntry:
+    ordered = sorted(boxes)
+    return ClipEntry(
+        path=folder / row["path"],
+        clip_id=Path(row["path"]).with_suffix("").as_posix(),
+        corpus=row["corpus"],
+        talker=f"{row['corpus']}/{row['talker']}",
+        split=row["split"],
+        box_frames=np.array([frame for frame, _ in ordered]),
+        boxes_xyxy_px=np.array([box for _, box in ordered]),
+    )
 
 
 def _listed(folder: Path) -> list[dict[str, str]]:

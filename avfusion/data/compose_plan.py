@@ -178,7 +178,7 @@ class _Planner:
         if mixed:
             interferer = self._interferer(sound, rng)
             snr_db = round(float(rng.uniform(*SNR_RANGE_DB)), 2)
-        elif variant == "room":
+        elif variant == "room" and self.noises:
             interferer = _choose(self.noises, rng)
         seed = int(rng.integers(2**31))
         return Recipe(scene_id, clip.split, role, variant, (clip.clip_id,), sound, interferer, snr_db, shift_s, seed)
@@ -210,10 +210,11 @@ class _Planner:
         return _choose(candidates, rng).clip_id if candidates else ""
 
     def _interferer(self, sound: str, rng: np.random.Generator) -> str:
-        """A voice or a noise file, but not the one that is heard already."""
-        if self.noises and rng.random() < 0.5:
+        """A voice or a noise file, but not the one that is heard already; empty where there is no other."""
+        others = [voice for voice in self.voices if voice != sound]
+        if self.noises and (rng.random() < 0.5 or not others):
             return _choose(self.noises, rng)
-        return _choose([voice for voice in self.voices if voice != sound], rng)
+        return _choose(others, rng) if others else ""
 
 
 def _both_are_heard(first: ClipFacts, second: ClipFacts) -> bool:

@@ -137,8 +137,6 @@ class PreparedWriter:
             return
         with self._journal.open("a", encoding="utf-8") as file:
             file.write(_to_json(scene_id, record) + "\n")
-            file.flush()
-            os.fsync(file.fileno())
         self.scenes[scene_id] = record
 
     def finish(self) -> None:

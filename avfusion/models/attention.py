@@ -8,6 +8,7 @@ Source: Vaswani et al., "Attention Is All You Need", 2017.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -29,6 +30,8 @@ __all__ = [
     "capture_attention",
     "rotate",
 ]
+
+TYPICAL_KEYS = 100  # without a window: one second of sound
 
 
 class _AttentionModule(nn.Module):
@@ -181,9 +184,10 @@ class MultiHeadCrossAttention(_AttentionModule):
     """Multi-head attention from one stream to another: queries from ``x``, a fused key-value projection of ``context``.
 
     Both streams start at the same instant. With a null key the output projection has no bias, so a query that gives
-    all its weight to the null key receives exactly zero. The null key starts at zero, a logit of 0 for every query,
-    which is the share of one more key among those seen. It is neither normed nor turned: its free length lets
-    "no sound" win over any number of keys, and its score does not depend on where in the track the query stands.
+    all its weight to the null key receives exactly zero. The null key has a vector, which starts at zero, and a bias,
+    which starts at the logarithm of the number of keys in the window: at first it weighs about as much as all of them
+    together. (One more key among a hundred would have to outgrow them before it mattered, and training never made it.)
+    It is neither normed nor turned: its score does not depend on where in the track the query stands.
 
     Args:
         embed_dim: width of ``x`` and of the output, D; a multiple of ``num_heads``.
@@ -227,6 +231,8 @@ class MultiHeadCrossAttention(_AttentionModule):
         self.key_value = nn.Linear(embed_dim if context_dim is None else context_dim, 2 * embed_dim, bias=bias)
         self.norm = _HeadNorm(num_heads) if qk_norm else None
         self.null_key = nn.Parameter(torch.zeros(num_heads, self.head_dim)) if null_key else None
+        keys_in_reach = TYPICAL_KEYS if window_s is None else 2 * window_s * (key_hz or 0.0) + 1
+        self.null_bias = nn.Parameter(torch.full((num_heads,), math.log(keys_in_reach))) if null_key else None
         self.out = nn.Linear(embed_dim, embed_dim, bias=bias and not null_key)
 
     def forward(
@@ -251,7 +257,7 @@ class MultiHeadCrossAttention(_AttentionModule):
         ).unbind(0)
         if self.norm is not None:
             query, key = self.norm(query, key)
-        null_query = query if self.rotary and self.null_key is not None else None
+        null_key, null_query = self._null(query)
         if self.rotary:
             query, key = _rotate_both(query, key, self.rates_hz)
         output, weights = attend(
@@ -259,13 +265,20 @@ class MultiHeadCrossAttention(_AttentionModule):
             key,
             value,
             _over_keys(context_mask, context),
-            null_key=self.null_key,
+            null_key=null_key,
             null_query=null_query,
             window=self.window,
             need_weights=self._wants_weights(need_weights),
             dropout=self.dropout if self.training else 0.0,
         )
         return self._answer(self.out(rearrange(output, "b h t k -> b t (h k)")), weights, need_weights)
+
+    def _null(self, query: Tensor) -> tuple[Tensor | None, Tensor | None]:
+        """The null key ``(H, K + 1)`` and what it meets, ``(B, H, Tq, K + 1)``; the last channel is its bias."""
+        if self.null_key is None or self.null_bias is None:
+            return None, None
+        one = self.head_dim**0.5  # attend divides every score by √K
+        return torch.cat([self.null_key, self.null_bias[:, None]], dim=-1), F.pad(query, (0, 1), value=one)
 
 
 @contextmanager

@@ -45,8 +45,8 @@ def attend(
         mask: bool, True = real key, broadcastable to ``(B, H, Tq, Tk)``; commonly ``(B, 1, 1, Tk)``, and with a window
             only that or ``(1, 1, 1, Tk)``.
         null_key: ``(H, K)``, a key that is always real and whose value is zero.
-        null_query: ``(B, H, Tq, K)``, what the null key is compared with; ``query`` when None. The null key stands at
-            no time, so queries with rotary positions hand in their unturned selves.
+        null_query: ``(B, H, Tq, N)``, what the null key, then ``(H, N)``, is compared with; ``query`` when None. The
+            null key stands at no time, so queries with rotary positions hand in their unturned selves.
         window: keys that a query may attend to, by time; None for all. Time and memory are then linear in length.
         need_weights: also return the weights. The output is the same, bit for bit, with and without.
         dropout: probability of dropping a weight. The weights returned are those before dropout.
@@ -149,6 +149,6 @@ def _carry_null_score(
     """
     score = (null_query * null_key.to(null_query.dtype)[:, None]).sum(dim=-1, keepdim=True).to(query.dtype)
     query = torch.cat([query, F.pad(score, (0, NULL_SCORE_CHANNELS - 1))], dim=-1)
-    unit = F.pad(torch.zeros_like(null_key), (0, 1), value=1.0)
+    unit = F.pad(key.new_zeros(key.shape[1], key.shape[-1]), (0, 1), value=1.0)
     null_key = F.pad(unit, (0, NULL_SCORE_CHANNELS - 1))
     return query, F.pad(key, (0, NULL_SCORE_CHANNELS)), F.pad(value, (0, NULL_SCORE_CHANNELS)), null_key

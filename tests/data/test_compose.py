@@ -162,8 +162,16 @@ def test_two_faces_share_one_sound_and_each_is_labeled_by_its_own_voice() -> Non
 
 
 def many_clips() -> list[ClipFacts]:
-    clips = [facts(f"{split}/{talker}/{number}", f"{split}{talker}", split) for split in ("train", "val") for talker in "abc" for number in range(8)]  # fmt: skip
+    """Three talkers of eight clips in train and val, one of a single clip, and one who never speaks."""
+    talkers = [(split, f"{split}-{name}") for split in ("train", "val") for name in "abc"]
+    clips = [facts(f"{talker}/{number}", talker, split) for split, talker in talkers for number in range(8)]
     return [*clips, facts("lone", "lone"), facts("mute", "mute", speaks=False)]
+
+
+def test_without_noises_and_with_a_single_voice_scenes_are_still_made() -> None:
+    plan = plan_scenes(many_clips(), {split: ["speech/one"] for split in VOICES}, {}, seed=0)
+    assert {scene.interferer for scene in plan} == {"", "speech/one"}
+    assert all(scene.interferer != scene.sound or not scene.sound for scene in plan)
 
 
 def test_a_plan_depends_on_the_seed_only_and_not_on_the_order() -> None:

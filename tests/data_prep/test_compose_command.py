@@ -1,4 +1,4 @@
-"""Facts about ``python -m data_prep.compose``: from clips on disk to a dataset, broken runs and wrong input included."""
+"""Facts about ``python -m data_prep.compose``: from clips on disk to a dataset, broken runs and wrong input too."""
 
 from __future__ import annotations
 
@@ -190,8 +190,11 @@ def test_clips_without_word_times_need_the_voice_detector_and_say_so(
 def test_a_folder_per_talker_is_split_by_talker(sources: Path, tmp_path: Path) -> None:
     shutil.copytree(sources, tmp_path / "sources")
     (tmp_path / "sources" / "clips" / "clips.csv").unlink()
-    entries = command.list_clips(tmp_path / "sources" / "clips")
-    assert len(entries) == 12
+    boxes = tmp_path / "sources" / "clips" / "boxes.csv"
+    boxes.write_text("".join(line for line in boxes.open() if not line.startswith("ann/take1")))
+    entries, faceless = command.list_clips(tmp_path / "sources" / "clips")
+    assert faceless == ["ann/take1.mkv"]
+    assert len(entries) == 11
     assert {entry.talker for entry in entries} == {f"own/{name}" for name in TALKERS}
     assert len({(entry.talker, entry.split) for entry in entries}) == len(TALKERS)
 

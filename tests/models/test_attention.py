@@ -121,18 +121,20 @@ def test_query_key_norm_takes_the_length_and_leaves_the_scale() -> None:
     torch.testing.assert_close(scaled[:, 1], (3 * logits[:, 1]).softmax(-1), rtol=0, atol=1e-5)
 
 
-def test_the_null_key_starts_with_the_share_of_one_more_key() -> None:
+def test_the_null_key_starts_as_heavy_as_the_keys_in_reach() -> None:
     torch.manual_seed(0)
     module = MultiHeadCrossAttention(16, 2, query_hz=25, key_hz=100, null_key=True, **ALL_OPTIONS)
     x, context = torch.randn(1, 30, 16), torch.randn(1, 120, 16)
     _, weights = module(x, context, need_weights=True)
     share = 1 - weights.sum(-1)
-    assert 0.2 / 42 < share.mean() < 2 / 42  # 41 keys within 0.2 s, and the null key
+    # exp(bias) = 41 keys against 41 of logits with deviation 1, whose mean exponential is exp(1/2): 1 / (1 + 1.65)
+    assert 0.3 < share.mean() < 0.5
+    torch.testing.assert_close(module.null_bias, torch.full((2,), math.log(41.0)))
     with torch.no_grad():
         assert module.norm is not None
-        module.norm.scale.zero_()  # all logits are zero
+        module.norm.scale.zero_()  # every key has logit 0: 41 of weight 1 against one of weight 41
     _, weights = module(x, context, need_weights=True)
-    torch.testing.assert_close(1 - weights.sum(-1)[0, :, 10], torch.full((2,), 1 / 42))
+    torch.testing.assert_close(1 - weights.sum(-1)[0, :, 10], torch.full((2,), 0.5))
 
 
 def test_no_sound_adds_exactly_nothing() -> None:
