@@ -136,9 +136,9 @@ def offset_trials(
 ) -> list[OffsetTrial]:
     """Cuts a window from inside each clip, moves its sound by a drawn number of frames, and compares all frame pairs.
 
-    Both streams are cut from inside the clip, so that no padded edge of one can match a padded edge of the other.
-    A clip shorter than the window and the largest move on both sides gives a shorter window, of at least 32 frames,
-    or none.
+    Both streams are cut from inside the clip, so that no padded edge of one can match a padded edge of the other, and
+    where most of the speech is: silence has no offset. A clip shorter than the window and the largest move on both
+    sides gives a shorter window, of at least 32 frames, or none.
 
     Args:
         model: in any mode; put back into it afterwards.
@@ -163,7 +163,7 @@ def offset_trials(
             length = min(window_frames, frames - 2 * max_planted)
             if length < 32:
                 continue
-            first = (frames - length) // 2
+            first = _window_of_most_speech(clip.speaking, length, max_planted)
             crops = fit_crops(torch.from_numpy(clip.crops), config.data.region, config.data.crop_size)
             heard_first = first - planted  # sound that comes k frames later: frame i hears what belongs to frame i - k
             sound = clip.audio[heard_first * SAMPLES_PER_VIDEO_FRAME : (heard_first + length) * SAMPLES_PER_VIDEO_FRAME]
@@ -181,3 +181,12 @@ def offset_trials(
     finally:
         model.train(was_training)
     return trials
+
+
+def _window_of_most_speech(speaking: NDArray[np.bool_], length: int, margin: int) -> int:
+    """First frame of the window with most speech, ``margin`` frames from both ends; of equals the middle one."""
+    firsts = np.arange(margin, len(speaking) - length - margin + 1)
+    until = np.concatenate([[0], np.cumsum(speaking)])
+    spoken = until[firsts + length] - until[firsts]
+    best = firsts[spoken == spoken.max()]
+    return int(best[len(best) // 2])

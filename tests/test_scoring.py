@@ -11,7 +11,7 @@ from avfusion.data.batching import Examples
 from avfusion.data.clips import Clip
 from avfusion.errors import UsageError
 from avfusion.models import build_model, context_frames
-from avfusion.scoring import offset_trials, pick_device, plan_chunks, score_tracks
+from avfusion.scoring import _window_of_most_speech, offset_trials, pick_device, plan_chunks, score_tracks
 from avfusion.tracks import FaceTrack
 
 
@@ -108,11 +108,22 @@ def test_planted_offsets_are_found_by_a_model_that_knows(frames: int) -> None:
     for track in range(6):
         rng = np.random.default_rng(track)
         planted = int(rng.integers(-8, 9))
-        Knows.first_sound = (frames - length) // 2 - planted  # type: ignore[attr-defined]
+        allowed = frames - length - 16 + 1  # nobody speaks: the middle of the windows that may be
+        Knows.first_sound = 8 + allowed // 2 - planted  # type: ignore[attr-defined]
         trials += offset_trials(Knows(), dataset, [track], config, torch.device("cpu"), seed=track)  # type: ignore[arg-type]
         assert trials[-1].planted == planted
     assert [offset_from_similarity(t.similarity) for t in trials] == [t.planted for t in trials]
     assert len({t.planted for t in trials}) > 2
+
+
+def test_the_window_lies_where_most_of_the_speech_is() -> None:
+    speaking = np.zeros(100, bool)
+    speaking[60:80] = True
+    assert _window_of_most_speech(speaking, 30, 8) in range(50, 61)
+    assert _window_of_most_speech(np.zeros(50, bool), 34, 8) == 8
+    speaking[:] = False
+    speaking[:5] = True  # only where the sound could not be moved any more
+    assert _window_of_most_speech(speaking, 30, 8) in range(8, 63)
 
 
 def test_clips_too_short_for_an_inner_window_are_left_out() -> None:

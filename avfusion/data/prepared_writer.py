@@ -163,7 +163,7 @@ def safe_name(text: str) -> str:
     """A file name for any id, distinct for distinct ids on every file system.
 
     A plain id (small letters, digits, ``_-``) stays as it is. Any other loses its special characters and carries a
-    hash: upper case too (some file systems ignore case), and short names (Windows reserves some, such as ``con``).
+    hash: upper case too (some file systems ignore case), and names that Windows reserves.
 
     Args:
         text: an id such as ``v_0900:1``.
@@ -171,7 +171,7 @@ def safe_name(text: str) -> str:
     Returns:
         The id itself, or its plain part and ten hex digits: ``v_0900_1-9bc...``.
     """
-    if re.fullmatch(r"[a-z0-9][a-z0-9_-]{4,99}", text):
+    if re.fullmatch(r"[a-z0-9][a-z0-9_-]{0,99}", text) and not re.fullmatch(r"con|prn|aux|nul|(com|lpt)\d", text):
         return text
     plain = re.sub(r"[^A-Za-z0-9_-]", "_", text)[:80]
     return f"{plain}-{hashlib.sha1(text.encode()).hexdigest()[:10]}"
