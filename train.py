@@ -50,6 +50,7 @@ def parse_arguments(arguments: list[str]) -> tuple[Path | None, list[str], argpa
 def train(config: Config, config_name: str, resume_dir: Path | None) -> None:
     """Trains, then scores and reports the best checkpoint on the validation split."""
     from avfusion.data.open import open_dataset
+    from avfusion.scoring import pick_device
     from avfusion.training.loop import Trainer
     from avfusion.training.report import report_run
     from avfusion.training.run_folder import make_run_folder
@@ -58,11 +59,15 @@ def train(config: Config, config_name: str, resume_dir: Path | None) -> None:
         raise UsageError("train.py trains in one process so far: start it with python, not with torchrun")
     train_set = open_dataset(config.data, config.data.train_split)
     val_set = open_dataset(config.data, config.data.val_split)
+    pick_device(config.run.device)  # before anything is written
     run_dir = resume_dir or make_run_folder(config, config_name)
     trainer = Trainer(config, run_dir, train_set, val_set, resume=resume_dir is not None)
     try:
         best = trainer.fit()
         report_run(best, config, val_set, config.data.val_split, run_dir, trainer.logger, command=sys.argv)
+    except KeyboardInterrupt:
+        print(f"\ngo on with: python train.py --resume {run_dir}", file=sys.stderr)
+        raise
     finally:
         trainer.logger.close()
 

@@ -15,7 +15,7 @@ from tqdm import tqdm
 
 from avfusion.clock import SAMPLES_PER_VIDEO_FRAME
 from avfusion.config import Config
-from avfusion.data.batching import Example, Examples, Request, collate, fit_crops, group_by_length, loader
+from avfusion.data.batching import ClipLoader, Example, Examples, Request, collate, fit_crops, group_by_length
 from avfusion.data.clips import ClipDataset
 from avfusion.errors import UsageError
 from avfusion.media.audio import LogMel
@@ -94,7 +94,7 @@ def score_tracks(
     was_training = model.training
     model.eval()
     try:
-        for batch in tqdm(loader(examples, batches, config.data.workers), desc=label, leave=False, disable=None):
+        for batch in tqdm(ClipLoader(examples, batches, config.data.workers), desc=label, leave=False, disable=None):
             moved = batch.to(device)
             out = model(moved.crops, moved.log_mel, moved.frame_mask, moved.audio_mask)
             for request, row in zip(batch.requests, out.logits.float().sigmoid()[:, 0].cpu().numpy(), strict=True):

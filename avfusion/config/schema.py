@@ -49,6 +49,7 @@ class AugmentConfig:
     brightness: float = _number(0.2, low=0, high=1)  # gain and offset jitter
     noise: float = _number(0.02, low=0, high=1)  # standard deviation of picture noise, full scale 1
     gain_db: float = _number(6.0, low=0)  # level jitter of the sound
+    eq_db: float = _number(0.0, low=0)  # random colour of the sound: a smooth curve over frequency within ± this
     audio_noise: float = _number(0.3, low=0, high=1)  # probability of white or pink noise in the sound
     audio_noise_snr_db: list[float] = field(default_factory=lambda: [5.0, 30.0])
 

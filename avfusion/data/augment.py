@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torchvision.transforms.v2 import functional as F
 
+from avfusion.clock import SAMPLE_RATE
 from avfusion.config import AugmentConfig
 
 
@@ -57,8 +58,17 @@ def pink_noise(length: int, rng: np.random.Generator) -> NDArray[np.float32]:
     return (noise / max(float(np.sqrt(np.mean(noise**2))), 1e-12)).astype(np.float32)
 
 
+def equalize(audio: NDArray[np.float32], eq_db: float, rng: np.random.Generator) -> NDArray[np.float32]:
+    """Colours sound as another microphone would: a smooth random curve over log frequency within ``± eq_db``."""
+    spectrum = np.fft.rfft(audio)
+    octaves = np.log2(np.maximum(np.linspace(0, SAMPLE_RATE / 2, len(spectrum)), 62.5) / 62.5)
+    # Octave 0 is 62.5 Hz, octave 7 is 8 kHz.
+    curve_db = np.interp(octaves, np.arange(8), rng.uniform(-eq_db, eq_db, 8))
+    return np.fft.irfft(spectrum * 10 ** (curve_db / 20), len(audio)).astype(np.float32)
+
+
 def augment_audio(audio: NDArray[np.float32], config: AugmentConfig, rng: np.random.Generator) -> NDArray[np.float32]:
-    """Changes the level and adds white or pink noise at a drawn signal-to-noise ratio.
+    """Changes level and colour, and adds white or pink noise at a drawn signal-to-noise ratio.
 
     Args:
         audio: ``(N,)`` in -1..1.
@@ -66,9 +76,11 @@ def augment_audio(audio: NDArray[np.float32], config: AugmentConfig, rng: np.ran
         rng: source of every draw.
 
     Returns:
-        ``(N,)`` float32. Digital silence stays silent but for nothing: without a signal there is no ratio to hold.
+        ``(N,)`` float32. Digital silence stays silent: without a signal there is no ratio to hold.
     """
     out = audio * np.float32(10 ** (rng.uniform(-config.gain_db, config.gain_db) / 20))
+    if config.eq_db and len(out):
+        out = equalize(out, config.eq_db, rng)
     power = float(np.mean(np.square(out, dtype=np.float64))) if len(out) else 0.0
     noisy, pink = rng.random() < config.audio_noise, rng.random() < 0.5
     low_db, high_db = config.audio_noise_snr_db

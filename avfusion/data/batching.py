@@ -21,6 +21,7 @@ from avfusion.clock import AUDIO_FRAMES_PER_VIDEO_FRAME
 from avfusion.config import DataConfig
 from avfusion.data.augment import augment_audio, augment_crops
 from avfusion.data.clips import Clip, ClipDataset
+from avfusion.errors import AvfusionError
 from avfusion.media.audio import LogMel
 
 
@@ -224,13 +225,25 @@ class TrainingSampler(Sampler[list[Request]]):
         return [batches[i] for i in rng.permutation(len(batches))]
 
 
-def loader(examples: Examples, batches: Sampler[list[Request]] | Sequence[list[Request]], workers: int) -> DataLoader:  # type: ignore[type-arg]
-    """A DataLoader over lists of requests; video is opened inside the workers."""
-    return DataLoader(
-        examples,
-        batch_sampler=batches,
-        collate_fn=collate,
-        num_workers=workers,
-        persistent_workers=workers > 0,
-        pin_memory=torch.cuda.is_available(),
-    )
+class ClipLoader(DataLoader[Batch]):
+    """Batches of clips, read by workers that open video themselves; a clip that cannot be read is told in one line."""
+
+    def __init__(
+        self, examples: Examples, batches: Sampler[list[Request]] | Sequence[list[Request]], workers: int
+    ) -> None:
+        super().__init__(
+            examples,  # type: ignore[arg-type]
+            batch_sampler=batches,
+            collate_fn=collate,
+            num_workers=workers,
+            persistent_workers=workers > 0,
+            pin_memory=torch.cuda.is_available(),
+        )
+
+    def __iter__(self) -> Iterator[Batch]:  # type: ignore[override]
+        try:
+            yield from super().__iter__()
+        except AvfusionError as error:
+            # torch puts a worker's whole traceback into the message; its last line ends with what was wrong.
+            last_line = str(error).strip().splitlines()[-1]
+            raise type(error)(last_line.removeprefix(f"{type(error).__module__}.{type(error).__name__}: ")) from error

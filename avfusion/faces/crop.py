@@ -106,13 +106,12 @@ def crop_square(frame: NDArray[np.uint8], square: NDArray[np.float64], size: int
     columns, left, right = _sampling_matrix(center_x - side / 2, side, size, frame.shape[1])
     region = frame[top:bottom, left:right]
     grey = region if region.ndim == 2 else to_grey(region)
-    # In float64: the last bits of a float32 product depend on where its operands lie in memory, and may turn a level.
-    sampled = OUTSIDE_GREY + rows @ (grey.astype(np.float64) - OUTSIDE_GREY) @ columns.T
+    sampled = OUTSIDE_GREY + rows @ (grey.astype(np.float32) - np.float32(OUTSIDE_GREY)) @ columns.T
     crop: NDArray[np.uint8] = np.clip(np.rint(sampled), 0, 255).astype(np.uint8)
     return crop
 
 
-def _sampling_matrix(start: float, side: float, size: int, extent: int) -> tuple[NDArray[np.float64], int, int]:
+def _sampling_matrix(start: float, side: float, size: int, extent: int) -> tuple[NDArray[np.float32], int, int]:
     """Anti-aliased linear interpolation along one axis.
 
     Returns:
@@ -127,7 +126,7 @@ def _sampling_matrix(start: float, side: float, size: int, extent: int) -> tuple
     weights /= weights.sum(axis=1, keepdims=True)
     inside = (pixels >= 0) & (pixels < extent)
     first = int(np.clip(pixels[0], 0, extent))
-    return weights[:, inside], first, first + int(inside.sum())
+    return weights[:, inside].astype(np.float32), first, first + int(inside.sum())
 
 
 def _continue_edges(values: NDArray[np.float64], count: int) -> NDArray[np.float64]:

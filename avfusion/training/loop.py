@@ -19,7 +19,7 @@ import torch
 from tqdm import tqdm
 
 from avfusion.config import Config
-from avfusion.data.batching import Batch, Examples, TrainingSampler, loader
+from avfusion.data.batching import Batch, ClipLoader, Examples, TrainingSampler
 from avfusion.data.clips import ClipDataset
 from avfusion.errors import AvfusionError
 from avfusion.evaluation.average_precision import average_precision
@@ -112,6 +112,10 @@ class Trainer:
         speaking = [i for i, track in enumerate(train.tracks) if track.speaking.any()]
         if not speaking:
             raise AvfusionError(f"{train.name}: no frame of the {len(lengths)} training tracks is labelled as speaking")
+        if not any(track.speaking.any() for track in self.val_examples.dataset.tracks):
+            raise AvfusionError(
+                f"{train.name}: no frame of the validation split is labelled as speaking: no AP to train by"
+            )
         samplers = []
         for epoch in range(self.config.train.contrastive_epochs + self.config.train.epochs):
             keep = speaking if epoch < self.config.train.contrastive_epochs else None
@@ -122,7 +126,7 @@ class Trainer:
     def _train_epoch(self, epoch: int, contrast_only: bool) -> dict[str, float]:
         self.model.train()
         sums: dict[str, float] = defaultdict(float)
-        batches = loader(self.examples, self.samplers[epoch], self.config.data.workers)
+        batches = ClipLoader(self.examples, self.samplers[epoch], self.config.data.workers)
         began, frames = time.monotonic(), 0
         for batch in tqdm(batches, desc=f"epoch {epoch + 1}/{len(self.samplers)}", leave=False, disable=None):
             for key, value in self._step(batch.to(self.device), contrast_only).items():

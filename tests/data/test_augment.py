@@ -9,7 +9,7 @@ import torch
 from avfusion.config import AugmentConfig
 from avfusion.data.augment import augment_audio, augment_crops, pink_noise
 
-OFF = {"flip": 0, "shift": 0, "zoom": 0, "brightness": 0, "noise": 0, "gain_db": 0, "audio_noise": 0}
+OFF = {"flip": 0, "shift": 0, "zoom": 0, "brightness": 0, "noise": 0, "gain_db": 0, "eq_db": 0, "audio_noise": 0}
 
 
 def only(**strengths: object) -> AugmentConfig:
@@ -62,6 +62,20 @@ def test_gain_stays_within_its_range_and_reaches_for_it() -> None:
     ]
     assert -6.001 <= min(gains) < -4
     assert 4 < max(gains) <= 6.001
+
+
+def test_equalizer_stays_within_its_range_and_keeps_time() -> None:
+    rng = np.random.default_rng(0)
+    noise = rng.standard_normal(16000).astype(np.float32)
+    for seed in range(10):
+        coloured = augment_audio(noise, only(eq_db=6.0), np.random.default_rng(seed))
+        change_db = 20 * np.log10(np.abs(np.fft.rfft(coloured)) / np.abs(np.fft.rfft(noise)))
+        assert np.abs(change_db).max() < 6.01
+        assert np.ptp(change_db) > 2
+    # The curve is real and even in phase: a click stays where it is.
+    click = np.zeros(16000, np.float32)
+    click[8000] = 1.0
+    assert np.argmax(np.abs(augment_audio(click, only(eq_db=6.0), rng))) == 8000
 
 
 @pytest.mark.parametrize("snr_db", [-5.0, 0.0, 10.0])

@@ -7,8 +7,9 @@ import pytest
 import torch
 
 from avfusion.config import DataConfig
-from avfusion.data.batching import Examples, Request, TrainingSampler, collate, fit_crops, group_by_length, loader
+from avfusion.data.batching import ClipLoader, Examples, Request, TrainingSampler, collate, fit_crops, group_by_length
 from avfusion.data.clips import Clip
+from avfusion.errors import AvfusionError
 from avfusion.tracks import FaceTrack
 
 
@@ -112,7 +113,7 @@ def test_workers_change_nothing(workers: int) -> None:
     def epoch(count: int) -> list[torch.Tensor]:
         examples = Examples(Ramp([20, 25, 30, 18]), data_config(), augment=True, seed=1)
         sampler = TrainingSampler([20, 25, 30, 18], 16, 32, seed=1)
-        return [t for batch in loader(examples, sampler, count) for t in (batch.crops, batch.log_mel)]
+        return [t for batch in ClipLoader(examples, sampler, count) for t in (batch.crops, batch.log_mel)]
 
     for alone, helped in zip(epoch(0), epoch(workers), strict=True):
         assert torch.equal(alone, helped)
@@ -124,3 +125,15 @@ def test_region_cuts_before_resizing() -> None:
     assert fit_crops(crops, [0.25, 0.5, 0.75, 1.0], 16).eq(200).all()
     assert fit_crops(crops, [0.0, 0.0, 1.0, 0.5], 16).eq(0).all()
     assert fit_crops(crops, [0.0, 0.0, 1.0, 1.0], 20) is not None
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_clip_that_cannot_be_read_is_told_in_one_line(workers: int) -> None:
+    class Broken(Ramp):
+        def read(self, index: int, first_frame: int = 0, num_frames: int | None = None) -> Clip:
+            raise AvfusionError(f"v{index}.mp4: holds no frames, expected 20; write it again")
+
+    batches = ClipLoader(Examples(Broken([20]), data_config()), [[Request(0, 0, 10)]], workers)
+    with pytest.raises(AvfusionError) as error:
+        list(batches)
+    assert str(error.value) == "v0.mp4: holds no frames, expected 20; write it again"

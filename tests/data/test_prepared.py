@@ -67,7 +67,9 @@ def write_dataset(root: Path, start_s: float = 0.0) -> Path:
 
 
 def all_files(root: Path) -> dict[str, bytes]:
-    return {str(path.relative_to(root)): path.read_bytes() for path in sorted(root.rglob("*")) if path.is_file()}
+    """Every file's content; of videos only the name, because the encoder does not promise the same bytes twice."""
+    files = (path for path in sorted(root.rglob("*")) if path.is_file())
+    return {str(path.relative_to(root)): b"" if path.suffix == ".mp4" else path.read_bytes() for path in files}
 
 
 @pytest.mark.parametrize("start_s", [0.0, 902.04])
@@ -263,6 +265,7 @@ def test_file_names_are_free_of_colons_and_never_collide() -> None:
         "con",
         "CON",
         "aux.x",
+        "lpt1",
         ".",
         "..",
         "",
@@ -273,5 +276,6 @@ def test_file_names_are_free_of_colons_and_never_collide() -> None:
     names = [safe_name(text) for text in ids]
     assert len({name.lower() for name in names}) == len(ids)
     assert all(set(name) <= set("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-") for name in names)
-    assert all(5 <= len(name) <= 120 for name in names)
-    assert safe_name("v_0900_1") == "v_0900_1"
+    assert all(0 < len(name) <= 120 for name in names)
+    assert {"con", "lpt1"}.isdisjoint(name.lower() for name in names)
+    assert [safe_name(text) for text in ("v_0900_1", "val")] == ["v_0900_1", "val"]
