@@ -78,7 +78,7 @@ class VisualConfig:
     """Face pictures to embeddings: 2D convolutions per frame, then a short convolution over time."""
 
     channels: list[int] = field(
-        default_factory=lambda: [16, 32, 64, 96]
+        default_factory=lambda: [16, 32, 48, 64]
     )  # one stage each, every stage halves the picture
     blocks: int = _number(1, low=1)  # residual blocks per stage
     temporal_kernel: int = _number(5, low=1, high=5)  # frames; with the stem at most ±3 (120 ms)
@@ -139,6 +139,7 @@ class LossConfig:
     video: float = _number(0.2, low=0)
     contrastive: float = _number(0.5, low=0)
     temperature: float = _number(0.07, low=0.001)
+    negatives: str = _choice("batch", "clip")  # of the contrastive loss: all other frames of the batch, or of the clip
 
 
 @dataclass

@@ -40,16 +40,22 @@ class LogMel(nn.Module):
         ValueError: for a number of bins outside 1..80.
     """
 
-    window: Tensor
-    filters: Tensor
-
     def __init__(self, num_mels: int = 64) -> None:
         super().__init__()
         if not 1 <= num_mels <= 80:
             raise ValueError(f"num_mels={num_mels}, expected 1..80: narrower bins would fall between two FFT bins")
+        from torchaudio.transforms import MelSpectrogram
+
         self.num_mels = num_mels
-        self.register_buffer("window", torch.hann_window(FFT_SIZE), persistent=False)
-        self.register_buffer("filters", mel_filters(num_mels), persistent=False)
+        self.mel = MelSpectrogram(
+            SAMPLE_RATE,
+            n_fft=FFT_SIZE,
+            hop_length=SAMPLES_PER_AUDIO_FRAME,
+            f_min=20.0,
+            f_max=SAMPLE_RATE / 2,
+            n_mels=num_mels,
+            pad_mode="constant",
+        )
 
     def forward(self, audio: Tensor) -> Tensor:
         """Computes log-mel frames.
@@ -64,31 +70,10 @@ class LogMel(nn.Module):
         if num_frames == 0:
             return audio.new_zeros((*audio.shape[:-1], 0, self.num_mels), dtype=torch.float32)
         with torch.autocast(audio.device.type, enabled=False):  # a float16 spectrum overflows
-            padded = F.pad(audio.float(), (FFT_SIZE // 2, FFT_SIZE // 2))
-            frames = padded.unfold(-1, FFT_SIZE, SAMPLES_PER_AUDIO_FRAME)[..., :num_frames, :]
-            spectrum = torch.fft.rfft(frames * self.window)
-            power = spectrum.real.square() + spectrum.imag.square()
-            log_power = torch.log(power @ self.filters + LOG_FLOOR)
-            return (log_power - LOG_MEAN) / LOG_SPREAD
-
-
-def mel_filters(num_mels: int) -> Tensor:
-    """Triangular filters, evenly spaced on the HTK mel scale between 20 and 8000 Hz.
-
-    Args:
-        num_mels: number of filters ``M``.
-
-    Returns:
-        ``(FFT_SIZE // 2 + 1, M)`` float32 weights from FFT bins to mel bins.
-    """
-    bins_hz = torch.linspace(0.0, SAMPLE_RATE / 2, FFT_SIZE // 2 + 1, dtype=torch.float64)
-    low_mel, high_mel = (2595.0 * np.log10(1.0 + hz / 700.0) for hz in (20.0, SAMPLE_RATE / 2))
-    corners_mel = torch.linspace(low_mel, high_mel, num_mels + 2, dtype=torch.float64)
-    corners_hz = 700.0 * (10.0 ** (corners_mel / 2595.0) - 1.0)
-    left, peak, right = corners_hz[:-2], corners_hz[1:-1], corners_hz[2:]
-    rising = (bins_hz[:, None] - left) / (peak - left)
-    falling = (right - bins_hz[:, None]) / (right - peak)
-    return torch.minimum(rising, falling).clamp_min(0.0).float()
+            # A centred spectrogram has one frame more than there are steps: it goes, so that the front never shifts.
+            power = self.mel(audio.float())[..., :num_frames]
+            scaled: Tensor = (torch.log(power + LOG_FLOOR) - LOG_MEAN) / LOG_SPREAD
+            return scaled.transpose(-2, -1).contiguous()
 
 
 def log_mel(audio: Tensor, num_mels: int = 64) -> Tensor:

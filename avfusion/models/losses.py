@@ -13,6 +13,7 @@ from einops import rearrange, repeat
 from torch import Tensor
 from torch.nn import functional as F
 
+from avfusion.config import LossConfig
 from avfusion.models.detector import Detection
 
 
@@ -32,7 +33,13 @@ def speaking_loss(logits: Tensor, speaking: Tensor, frame_mask: Tensor) -> Tenso
 
 
 def contrastive_loss(
-    video: Tensor, audio: Tensor, speaking: Tensor, frame_mask: Tensor, audio_id: Tensor, temperature: float = 0.07
+    video: Tensor,
+    audio: Tensor,
+    speaking: Tensor,
+    frame_mask: Tensor,
+    audio_id: Tensor,
+    temperature: float = 0.07,
+    within_clip: bool = False,
 ) -> Tensor:
     """Symmetric contrast between the picture and the sound of a frame (InfoNCE in both directions).
 
@@ -47,6 +54,8 @@ def contrastive_loss(
         frame_mask: ``(B, S, T)`` bool.
         audio_id: ``(B,)`` integers; equal where two scenes hear the same sound.
         temperature: divides the cosine similarities.
+        within_clip: negatives come from the clip itself only. Between clips, who looks and who sounds like whom is
+            enough to tell pairs apart; within one, only timing is.
 
     Returns:
         A scalar; 0 when no frame is speaking.
@@ -68,6 +77,8 @@ def contrastive_loss(
     neighbours = same_track & ((step[:, None] - step[None, :]).abs() == 1)
     same_sound = (sound[:, None] == sound[None, :]) & ~same_track
     left_out = neighbours | same_sound | ~real[None, :]
+    if within_clip:
+        left_out |= ~same_track
 
     similarity = seen @ heard.T / temperature
     target = torch.arange(len(real), device=seen.device)[anchors]
@@ -81,7 +92,7 @@ def loss_terms(
     speaking: Tensor,
     frame_mask: Tensor,
     audio_id: Tensor,
-    temperature: float,
+    config: LossConfig,
     wanted: Collection[str],
 ) -> dict[str, Tensor]:
     """The wanted terms, unweighted, of ``speaking``, ``audio``, ``video`` and ``contrastive``."""
@@ -89,6 +100,12 @@ def loss_terms(
     terms = {key: speaking_loss(of, speaking, frame_mask) for key, of in logits.items() if key in wanted}
     if "contrastive" in wanted:
         terms["contrastive"] = contrastive_loss(
-            detection.video_embedding, detection.audio_embedding, speaking, frame_mask, audio_id, temperature
+            detection.video_embedding,
+            detection.audio_embedding,
+            speaking,
+            frame_mask,
+            audio_id,
+            config.temperature,
+            within_clip=config.negatives == "clip",
         )
     return terms

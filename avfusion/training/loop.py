@@ -144,9 +144,7 @@ class Trainer:
         with torch.autocast(self.device.type, torch.bfloat16, enabled=settings.precision == "bfloat16"):
             detection = self.model(batch.crops, batch.log_mel, batch.frame_mask, batch.audio_mask)
         weights = {"contrastive": 1.0} if contrast_only else self._loss_weights()
-        terms = loss_terms(
-            detection, batch.speaking, batch.frame_mask, batch.audio_id, settings.loss.temperature, set(weights)
-        )
+        terms = loss_terms(detection, batch.speaking, batch.frame_mask, batch.audio_id, settings.loss, set(weights))
         loss = torch.stack([weight * terms[key] for key, weight in weights.items()]).sum()
         if not math.isfinite(loss.item()):
             tracks = sorted({self.examples.dataset.tracks[r.track].entity_id for r in batch.requests})

@@ -89,3 +89,20 @@ def test_nobody_speaks_gives_zero_with_gradients() -> None:
     assert loss.item() == 0
     assert video.grad is not None
     assert video.grad.abs().max() == 0
+
+
+def test_negatives_within_the_clip_make_clips_independent() -> None:
+    """Two clips with equally many speaking frames: the loss of both is the mean of the loss of each."""
+    videos, sounds = (
+        torch.cat([unit(5, seed=1), unit(5, seed=3)])[:, None],
+        torch.cat([unit(5, seed=2), unit(5, seed=4)]),
+    )
+    everything = torch.ones(2, 1, 5, dtype=torch.bool)
+
+    def loss(rows: slice, within_clip: bool) -> torch.Tensor:
+        ids = torch.arange(2)[rows]
+        return contrastive_loss(videos[rows], sounds[rows], everything[rows], everything[rows], ids, 0.1, within_clip)
+
+    alone = [loss(slice(k, k + 1), False) for k in range(2)]
+    torch.testing.assert_close(loss(slice(0, 2), True), (alone[0] + alone[1]) / 2)
+    assert loss(slice(0, 2), False) > loss(slice(0, 2), True) + 0.1
