@@ -190,3 +190,63 @@ def test_several_processes_are_refused(monkeypatch: pytest.MonkeyPatch, capsys: 
     monkeypatch.setenv("WORLD_SIZE", "2")
     assert run_here("train", [], monkeypatch) == 2
     assert "one process" in capsys.readouterr().err
+
+
+def prepared_dataset(root: Path) -> Path:
+    """A small prepared dataset of synthetic talkers: two scenes of each role in either split."""
+    import numpy as np
+
+    from avfusion.data.prepared import TrackRow
+    from avfusion.data.prepared_writer import PreparedWriter, SceneRecord
+    from avfusion.data.synthetic import SyntheticDataset
+
+    writer = PreparedWriter(root, "small", "a test", 112)
+    for split in ("train", "val"):
+        talkers = SyntheticDataset(split, 10, crop_size=112, scene_s=1.2)
+        for index, track in enumerate(talkers.tracks):
+            clip = talkers.read(index)
+            crops = writer.crops(split, track.entity_id, clip.crops)
+            audio = writer.audio(split, track.audio_id, clip.audio)
+            row = TrackRow(split, track.video_id, track.entity_id, 0.0, 30, crops, audio, track.role, track.source)
+            boxes = np.tile(np.float32([0.2, 0.2, 0.8, 0.8]), (30, 1))
+            writer.add_scene(track.video_id, SceneRecord([row], [track.speaking], [boxes], {}))
+    writer.finish()
+    return root
+
+
+def test_a_prepared_dataset_trains_and_a_missing_sound_stops_it_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root = prepared_dataset(tmp_path / "data")
+    choose = ["--data.format=prepared", f"--data.root={root}", "--wandb.mode=disabled", *TINY]
+    assert run_here("train", [*choose, f"--run.dir={tmp_path}/run"], monkeypatch) == 0
+    assert (tmp_path / "run" / "report.md").is_file()
+    capsys.readouterr()
+
+    lost = sorted((root / "audio" / "train").glob("*.flac"))[3]
+    lost.unlink()
+    assert run_here("train", [*choose, f"--run.dir={tmp_path}/second"], monkeypatch) == 1
+    error = capsys.readouterr().err.strip()
+    assert "1 of 10 sound files are missing" in error
+    assert lost.name in error
+    assert "\n" not in error
+    assert not (tmp_path / "second").exists()
+
+
+def test_every_score_file_of_the_known_faults_is_judged_as_it_should(
+    shared: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = shared / "cases" / "csv"
+    expected = json.loads((folder / "expected.json").read_text())
+    names = [path.name for path in sorted(folder.iterdir()) if path.is_dir()]
+    assert len(names) == 16
+    for name in names:
+        files = ["--scores", f"{folder}/{name}/pred.csv", "--labels", f"{folder}/{name}/gt.csv"]
+        code = run_here("eval", files, monkeypatch)
+        shown = capsys.readouterr()
+        if "ap" in expected[name]:
+            assert code == 0, (name, shown.err)
+            assert json.loads(shown.out)["average_precision"] == pytest.approx(expected[name]["ap"], abs=1e-9), name
+        else:
+            assert code == 1, name
+            assert len(shown.err.strip().splitlines()) == 1, name

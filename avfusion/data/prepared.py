@@ -24,7 +24,7 @@ import numpy as np
 
 from avfusion.clock import SAMPLE_RATE, SAMPLES_PER_VIDEO_FRAME, VIDEO_HZ
 from avfusion.data.clips import Clip
-from avfusion.errors import AvfusionError
+from avfusion.errors import AvfusionError, UsageError
 from avfusion.media.audio import fit_to_frames, num_samples_of, read_audio
 from avfusion.media.video import read_frames
 from avfusion.tracks import FaceTrack, LabelTable, milliseconds, read_labels
@@ -69,7 +69,7 @@ class PreparedDataset:
         self.rows = [row for row in read_track_rows(self.root) if row.split == split]
         if not self.rows:
             known = ", ".join(sorted({row.split for row in read_track_rows(self.root)})) or "none"
-            raise AvfusionError(f"{self.root} has no split {split!r}; its tracks.csv names: {known}")
+            raise UsageError(f"{self.root} has no split {split!r}; its tracks.csv names: {known}")
         self.tracks: Sequence[FaceTrack] = _join(self.rows, read_labels(self.root / "labels" / f"{split}.csv"))
         if check:
             problems = self.check()
@@ -158,15 +158,17 @@ def read_info(root: Path) -> dict[str, Any]:
     """Reads and checks ``dataset.json``.
 
     Raises:
-        AvfusionError: there is none, it is of another version, or its rates are not 25 fps and 16 kHz.
+        UsageError: there is none.
+        AvfusionError: it is of another version, or its rates are not 25 fps and 16 kHz.
     """
     path = root / "dataset.json"
     if not path.is_file():
-        state = (
-            "holds an unfinished dataset (run the same data_prep command again)" if root.is_dir() else "does not exist"
-        )
-        raise AvfusionError(
-            f"no dataset.json in {root}: the folder {state}; expected the output of a data_prep command"
+        state = "is none" if root.is_dir() else "does not exist"
+        if (root / "journal.jsonl").is_file():
+            state = "is unfinished (run the same data_prep command again)"
+        raise UsageError(
+            f"no prepared dataset at {root}: the folder {state}; expected dataset.json, as a data_prep command writes it"
+            " (python -m data_prep.compose --help)"
         )
     try:
         info: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))

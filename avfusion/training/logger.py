@@ -91,7 +91,10 @@ def _start_wandb(config: Config, run_dir: Path, wandb_id: str | None) -> Any:
         print("W&B: not installed; the numbers are in log.jsonl (pip install wandb)", file=sys.stderr)
         return None
     if mode == "auto":
-        mode = os.environ.get("WANDB_MODE") or ("online" if _logged_in() else "offline")
+        mode = os.environ.get("WANDB_MODE") or "online"
+    why = ""
+    if mode == "online" and not _logged_in():
+        mode, why = "offline", " (not logged in: wandb login)"  # online would ask for a key
     try:
         run = wandb.init(
             project=config.wandb.project,
@@ -112,7 +115,7 @@ def _start_wandb(config: Config, run_dir: Path, wandb_id: str | None) -> Any:
         print(f"W&B: cannot start ({reason}); the numbers are in log.jsonl", file=sys.stderr)
         return None
     if mode == "offline":
-        print(f"W&B: offline; later: wandb sync {run_dir}/wandb/offline-run-*", file=sys.stderr)
+        print(f"W&B: offline{why}; later: wandb sync {run_dir}/wandb/offline-run-*", file=sys.stderr)
     else:
         print(f"W&B: {run.url}", file=sys.stderr)
     return run

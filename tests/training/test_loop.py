@@ -123,6 +123,15 @@ def test_baselines_train(tmp_path: Path, modality: str) -> None:
     assert 0 < row["val/ap"] <= 1
 
 
+def test_half_precision_trains(tmp_path: Path) -> None:
+    config = tiny_run(epochs=1)
+    config.train.precision = "bfloat16"
+    trainer_of(config, tmp_path / "run").fit()
+    row = rows_of(tmp_path / "run")[0]
+    assert math.isfinite(row["train/loss"])
+    assert row["train/loss_speaking"] == pytest.approx(math.log(2), abs=0.1)
+
+
 def test_learning_rate_warms_up_and_falls() -> None:
     factors = [learning_rate_factor(step, 100, 0.1) for step in range(100)]
     assert factors[:10] == pytest.approx([(i + 1) / 10 for i in range(10)])
