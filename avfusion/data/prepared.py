@@ -167,7 +167,7 @@ def read_info(root: Path) -> dict[str, Any]:
         if (root / "journal.jsonl").is_file():
             state = "is unfinished (run the same data_prep command again)"
         raise UsageError(
-            f"no prepared dataset at {root}: the folder {state}; expected dataset.json, as a data_prep command writes it"
+            f"no prepared dataset at {root}: the folder {state}; expected dataset.json, written by a data_prep command"
             " (python -m data_prep.compose --help)"
         )
     try:
