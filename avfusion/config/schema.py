@@ -48,6 +48,7 @@ class AugmentConfig:
     zoom: float = _number(0.1, low=0, high=0.5)  # crop scale jitter
     brightness: float = _number(0.2, low=0, high=1)  # gain and offset jitter
     noise: float = _number(0.02, low=0, high=1)  # standard deviation of picture noise, full scale 1
+    resync: float = _number(0.0, low=0, high=1)  # probability of the track's own sound 0.3 s or more off: not speaking
     gain_db: float = _number(6.0, low=0)  # level jitter of the sound
     eq_db: float = _number(0.0, low=0)  # random colour of the sound: a smooth curve over frequency within ± this
     audio_noise: float = _number(0.3, low=0, high=1)  # probability of white or pink noise in the sound

@@ -13,8 +13,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torchvision.transforms.v2 import functional as F
 
-from avfusion.clock import SAMPLE_RATE
+from avfusion.clock import SAMPLE_RATE, SAMPLES_PER_VIDEO_FRAME
 from avfusion.config import AugmentConfig
+from avfusion.data.clips import Clip
+
+LEAST_SHIFT_FRAMES = 8  # 0.32 s: clearly more than natural lag
 
 
 def augment_crops(crops: Tensor, config: AugmentConfig, rng: np.random.Generator) -> Tensor:
@@ -89,3 +92,17 @@ def augment_audio(audio: NDArray[np.float32], config: AugmentConfig, rng: np.ran
         noise = pink_noise(len(out), rng) if pink else rng.standard_normal(len(out), dtype=np.float32)
         out = out + noise * np.float32(np.sqrt(power / 10 ** (snr_db / 10)))
     return np.asarray(out, dtype=np.float32)
+
+
+def out_of_sync(clip: Clip, rng: np.random.Generator) -> Clip:
+    """The clip with its own sound turned by 0.3 s or more either way, end joined to start: nobody speaks in it.
+
+    Picture and sound stay those of the speaking clip and only their timing changes, so a model cannot learn by heart
+    which sound goes with which picture. A clip too short to be moved so far (under 0.64 s) is left as it is.
+    """
+    frames = len(clip.crops)
+    if frames < 2 * LEAST_SHIFT_FRAMES:
+        return clip
+    shift = int(rng.integers(LEAST_SHIFT_FRAMES, frames - LEAST_SHIFT_FRAMES + 1))
+    turned = np.roll(clip.audio, shift * SAMPLES_PER_VIDEO_FRAME)
+    return Clip(clip.crops, turned, np.zeros_like(clip.speaking))

@@ -17,9 +17,9 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, Sampler
 from torchvision.transforms.v2.functional import resized_crop
 
-from avfusion.clock import AUDIO_FRAMES_PER_VIDEO_FRAME
+from avfusion.clock import AUDIO_FRAMES_PER_VIDEO_FRAME, SAMPLES_PER_VIDEO_FRAME
 from avfusion.config import DataConfig
-from avfusion.data.augment import augment_audio, augment_crops
+from avfusion.data.augment import augment_audio, augment_crops, out_of_sync
 from avfusion.data.clips import Clip, ClipDataset
 from avfusion.errors import AvfusionError
 from avfusion.media.audio import LogMel
@@ -113,10 +113,10 @@ class Examples(Dataset[Example]):
         return len(self.dataset.tracks)
 
     def __getitem__(self, request: Request) -> Example:
-        clip = self._clip(request)
+        rng = np.random.default_rng([self.seed, request.epoch, request.track]) if self.augment else None
+        clip = self._clip(request, rng)
         crops, audio = torch.from_numpy(clip.crops).float() / 255, clip.audio
-        if self.augment:
-            rng = np.random.default_rng([self.seed, request.epoch, request.track])
+        if rng is not None:
             crops = augment_crops(crops, self.config.augment, rng)
             audio = augment_audio(audio, self.config.augment, rng)
         return Example(
@@ -127,22 +127,22 @@ class Examples(Dataset[Example]):
             zlib.crc32(self.dataset.tracks[request.track].audio_id.encode()),
         )
 
-    def _clip(self, request: Request) -> Clip:
-        """The requested stretch with crops at the model's size; whole tracks are kept while memory allows."""
+    def _clip(self, request: Request, rng: np.random.Generator | None) -> Clip:
+        """The requested stretch with crops at the model's size, perhaps with its sound moved; whole tracks are kept."""
+        resync = rng is not None and rng.random() < self.config.augment.resync
         whole = self._cache.get(request.track)
-        if whole is None and self._cache_bytes < self.config.cache_gb * 1e9:
+        if whole is None and (resync or self._cache_bytes < self.config.cache_gb * 1e9):
             whole = self._fitted(self.dataset.read(request.track))
-            self._cache[request.track] = whole
-            self._cache_bytes += whole.crops.nbytes + whole.audio.nbytes
+            if self._cache_bytes < self.config.cache_gb * 1e9:
+                self._cache[request.track] = whole
+                self._cache_bytes += whole.crops.nbytes + whole.audio.nbytes
         if whole is None:
             return self._fitted(self.dataset.read(request.track, request.first_frame, request.num_frames))
+        if rng is not None and resync:
+            whole = out_of_sync(whole, rng)
         first, last = request.first_frame, request.first_frame + request.num_frames
-        samples_per_frame = len(whole.audio) // len(whole.crops)
-        return Clip(
-            whole.crops[first:last],
-            whole.audio[first * samples_per_frame : last * samples_per_frame],
-            whole.speaking[first:last],
-        )
+        sound = whole.audio[first * SAMPLES_PER_VIDEO_FRAME : last * SAMPLES_PER_VIDEO_FRAME]
+        return Clip(whole.crops[first:last], sound, whole.speaking[first:last])
 
     def _fitted(self, clip: Clip) -> Clip:
         crops = fit_crops(torch.from_numpy(clip.crops), self.config.region, self.config.crop_size)

@@ -7,7 +7,8 @@ import pytest
 import torch
 
 from avfusion.config import AugmentConfig
-from avfusion.data.augment import augment_audio, augment_crops, pink_noise
+from avfusion.data.augment import augment_audio, augment_crops, out_of_sync, pink_noise
+from avfusion.data.clips import Clip
 
 OFF = {"flip": 0, "shift": 0, "zoom": 0, "brightness": 0, "noise": 0, "gain_db": 0, "eq_db": 0, "audio_noise": 0}
 
@@ -97,3 +98,24 @@ def test_pink_noise_falls_by_three_db_an_octave() -> None:
     power = np.abs(np.fft.rfft(pink_noise(2**16, np.random.default_rng(0)))) ** 2
     low, high = power[500:1000].mean(), power[4000:8000].mean()
     assert 10 * np.log10(low / high) == pytest.approx(9.0, abs=1.0)
+
+
+def test_out_of_sync_turns_the_sound_by_whole_frames_and_far_enough() -> None:
+    frames = 20
+    sound = np.repeat(np.arange(frames, dtype=np.float32), 640)
+    clip = Clip(np.zeros((frames, 16, 16), np.uint8), sound, np.ones(frames, bool))
+    shifts = set()
+    for seed in range(200):
+        moved = out_of_sync(clip, np.random.default_rng(seed))
+        heard = moved.audio[::640].astype(int)
+        shift = (0 - heard[0]) % frames
+        assert heard.tolist() == [(i - shift) % frames for i in range(frames)]
+        assert not moved.speaking.any()
+        shifts.add(shift)
+    assert shifts == set(range(8, 13))  # at least 0.32 s later, and as much earlier
+    assert clip.speaking.all()
+
+
+def test_a_clip_too_short_to_be_moved_stays() -> None:
+    clip = Clip(np.zeros((15, 16, 16), np.uint8), np.zeros(15 * 640, np.float32), np.ones(15, bool))
+    assert out_of_sync(clip, np.random.default_rng(0)) is clip

@@ -60,6 +60,17 @@ def test_the_cache_reads_each_track_once() -> None:
     assert dataset.reads == 2
 
 
+@pytest.mark.parametrize("cache_gb", [0.0, 1.0])
+def test_resync_moves_the_sound_under_the_picture(cache_gb: float) -> None:
+    config = data_config(cache_gb=cache_gb)
+    config.augment.resync = 1.0
+    plain, moved = Examples(Ramp([40]), config), Examples(Ramp([40]), config, augment=True)
+    request = Request(0, 5, 20)
+    assert plain[request].speaking.any()
+    assert not moved[request].speaking.any()
+    assert moved._clip(request, np.random.default_rng(0)).audio[0] != plain._clip(request, None).audio[0]
+
+
 def test_collate_pads_with_zeros_and_masks_them() -> None:
     examples = Examples(Ramp([4, 7]), data_config())
     batch = collate([examples[Request(0, 0, 4)], examples[Request(1, 0, 7)]])
