@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import platform
+import re
 import shlex
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -113,8 +114,8 @@ def draw_alignment(
     paths = []
     for track in pick_examples(examples.dataset.tracks, config.report.figures_per_role):
         clip = capture_clip(model, examples, track, config, device)
-        name = f"{clip.role or 'track'}-{clip.title}".replace(":", "_").replace("/", "_")
-        paths.append(folder / f"{name}.png")
+        name = clip.title if clip.title.startswith(clip.role) else f"{clip.role}-{clip.title}"
+        paths.append(folder / f"{re.sub(r'[^A-Za-z0-9._-]', '_', name)}.png")
         save_figure(alignment_figure(clip), paths[-1])
     return paths
 
