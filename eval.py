@@ -11,24 +11,25 @@ import json
 import sys
 from pathlib import Path
 
-from avfusion.config import load_config
-from avfusion.errors import UsageError, run_command
+from avfusion.config import Config, load_config
+from avfusion.errors import CommandParser, UsageError, run_command
 
 
 def main() -> None:
     """Reads the command line and evaluates."""
-    parser = argparse.ArgumentParser(
+    parser = CommandParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
     )
     parser.add_argument("run", type=Path, nargs="?", help="folder of a run that train.py made")
     parser.add_argument("--split", help="split to score (default: the run's validation split)")
-    parser.add_argument("--checkpoint", default="best", choices=["best", "last"], help="which checkpoint of the run")
+    parser.add_argument("--checkpoint", choices=["best", "last"], help="which checkpoint of the run (default: best)")
     parser.add_argument("--out", type=Path, help="where to write (default: the run folder)")
     parser.add_argument("--scores", type=Path, help="a score file: AVA columns and score")
     parser.add_argument("--labels", type=Path, help="the label file that goes with it: AVA columns")
     options, overrides = parser.parse_known_args()
     if options.scores or options.labels:
-        if options.run or not (options.scores and options.labels) or overrides:
+        others = options.run or options.split or options.checkpoint or options.out or overrides
+        if others or not (options.scores and options.labels):
             raise UsageError("--scores and --labels go together, and without a run folder or other options")
         evaluate_files(options.scores, options.labels)
     elif options.run:
@@ -53,24 +54,46 @@ def evaluate_run(options: argparse.Namespace, overrides: list[str]) -> None:
     config_path = run_dir / "config.yaml"
     if not config_path.is_file():
         raise UsageError(f"{run_dir}: no config.yaml there; expected a folder that train.py made")
-    config = load_config(config_path, overrides)
+    own, config = load_config(config_path), load_config(config_path, overrides)
+    refuse_another_model(own, config)
+    if options.out is None and (options.checkpoint == "last" or reads_otherwise(own, config)):
+        raise UsageError("this is not the run's own report: give --out=FOLDER, so that the one in the run folder stays")
 
+    from avfusion.data.batching import Examples
     from avfusion.data.open import open_dataset
     from avfusion.training.checkpoint import read_checkpoint
     from avfusion.training.logger import RunLogger
     from avfusion.training.report import report_run
 
-    checkpoint = run_dir / "checkpoints" / f"{options.checkpoint}.pt"
+    checkpoint = run_dir / "checkpoints" / f"{options.checkpoint or 'best'}.pt"
     content = read_checkpoint(checkpoint)
     split = options.split or config.data.val_split
-    dataset = open_dataset(config.data, split)
+    examples = Examples(open_dataset(config.data, split), config.data)
     out_dir = options.out or run_dir
-    out_dir.mkdir(parents=True, exist_ok=True)
+    try:
+        out_dir.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"--out={out_dir}: cannot be made ({error.strerror}); give another folder") from error
     logger = RunLogger(config, out_dir, content.get("wandb_id"))
     try:
-        report_run(checkpoint, config, dataset, split, out_dir, logger, command=sys.argv)
+        report_run(checkpoint, config, examples, split, out_dir, logger, command=sys.argv)
     finally:
         logger.close()
+
+
+def refuse_another_model(own: Config, config: Config) -> None:
+    """A checkpoint fixes its model and what the model sees: an override of those could only be ignored."""
+    fixed = ("num_mels", "crop_size", "region")
+    changed = [f"data.{key}" for key in fixed if getattr(own.data, key) != getattr(config.data, key)]
+    changed += ["model"] * (own.model != config.model)
+    if changed:
+        raise UsageError(f"{', '.join(changed)}: fixed by the checkpoint; leave it out, or train another model")
+
+
+def reads_otherwise(own: Config, config: Config) -> bool:
+    """Whether other clips would be scored than the run's own (a dataset that was moved counts as the same)."""
+    same = ("format", "val_split", "synthetic")
+    return any(getattr(own.data, key) != getattr(config.data, key) for key in same)
 
 
 if __name__ == "__main__":

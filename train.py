@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 
 from avfusion.config import Config, load_config, to_yaml
-from avfusion.errors import UsageError, run_command
+from avfusion.errors import CommandParser, UsageError, run_command
 
 DEFAULT_CONFIG = Path(__file__).resolve().parent / "configs" / "synthetic.yaml"
 
@@ -37,7 +37,7 @@ def main() -> None:
 
 def parse_arguments(arguments: list[str]) -> tuple[Path | None, list[str], argparse.Namespace]:
     """Splits the command line into a YAML file, overrides and options."""
-    parser = argparse.ArgumentParser(
+    parser = CommandParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
     )
     parser.add_argument("config", type=Path, nargs="?", help="a YAML of configs/")
@@ -64,7 +64,7 @@ def train(config: Config, config_name: str, resume_dir: Path | None) -> None:
     trainer = Trainer(config, run_dir, train_set, val_set, resume=resume_dir is not None)
     try:
         best = trainer.fit()
-        report_run(best, config, val_set, config.data.val_split, run_dir, trainer.logger, command=sys.argv)
+        report_run(best, config, trainer.val_examples, config.data.val_split, run_dir, trainer.logger, command=sys.argv)
     except KeyboardInterrupt:
         print(f"\ngo on with: python train.py --resume {run_dir}", file=sys.stderr)
         raise

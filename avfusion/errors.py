@@ -2,13 +2,16 @@
 
 Commands run their body through :func:`run_command`: an :class:`AvfusionError` becomes its one line on stderr and its
 exit code (2 for usage and configuration, 1 for failed work); ``AVFUSION_DEBUG=1`` shows the traceback instead.
+They read their arguments inside that body with a :class:`CommandParser`, so that a wrong command line is no exception.
 """
 
 from __future__ import annotations
 
+import argparse
 import os
 import sys
 from collections.abc import Callable
+from typing import NoReturn
 
 
 class AvfusionError(Exception):
@@ -27,6 +30,18 @@ class UsageError(AvfusionError):
     """A wrong command line, path or configuration."""
 
     exit_code = 2
+
+
+class CommandParser(argparse.ArgumentParser):
+    """An argument parser that tells a wrong command line in one line, without the usage text before it."""
+
+    def error(self, message: str) -> NoReturn:
+        """Called by argparse for whatever it does not understand.
+
+        Raises:
+            UsageError: always.
+        """
+        raise UsageError(f"{' '.join(message.split())}; see --help")
 
 
 def run_command(body: Callable[[], None]) -> int:

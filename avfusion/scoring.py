@@ -5,6 +5,7 @@ Long tracks are scored in chunks that overlap by the model's whole reach, so a c
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -88,7 +89,10 @@ def score_tracks(
     """
     tracks = examples.dataset.tracks
     reach = context_frames(config.model)
-    chunks = {c.request: c for i, t in enumerate(tracks) for c in plan_chunks(i, t.num_frames, reach, chunk_frames)}
+    chunks: dict[Request, list[Chunk]] = defaultdict(list)  # a long reach lets chunks share one stretch
+    for index, track in enumerate(tracks):
+        for chunk in plan_chunks(index, track.num_frames, reach, chunk_frames):
+            chunks[chunk.request].append(chunk)
     batches = group_by_length(list(chunks), SCORING_BATCH_FRAMES)
     scores = [np.full(track.num_frames, np.nan, dtype=np.float32) for track in tracks]
     was_training = model.training
@@ -98,10 +102,10 @@ def score_tracks(
             moved = batch.to(device)
             out = model(moved.crops, moved.log_mel, moved.frame_mask, moved.audio_mask)
             for request, row in zip(batch.requests, out.logits.float().sigmoid()[:, 0].cpu().numpy(), strict=True):
-                chunk = chunks[request]
-                begin = chunk.keep_first - request.first_frame
-                kept = row[begin : begin + chunk.keep_last - chunk.keep_first]
-                scores[request.track][chunk.keep_first : chunk.keep_last] = kept
+                for chunk in chunks[request]:
+                    begin = chunk.keep_first - request.first_frame
+                    kept = row[begin : begin + chunk.keep_last - chunk.keep_first]
+                    scores[request.track][chunk.keep_first : chunk.keep_last] = kept
     finally:
         model.train(was_training)
     return scores

@@ -46,6 +46,8 @@ class FaceTrack:
         audio_id: names the sound that is heard; tracks of one scene share it.
         role: what kind of example it is (``own_sound``, ``shifted`` ...); empty where unknown.
         source: the corpus it comes from; empty where unknown.
+        group: what the track was made from (a source clip); tracks of one group are not independent of each other.
+            Empty: the video_id counts.
     """
 
     video_id: str
@@ -56,6 +58,7 @@ class FaceTrack:
     audio_id: str
     role: str = ""
     source: str = ""
+    group: str = ""
 
     @property
     def num_frames(self) -> int:
@@ -217,6 +220,16 @@ def write_scores(path: str | os.PathLike[str], scores: ScoreTable) -> None:
 def milliseconds(seconds: NDArray[np.float64]) -> NDArray[np.int64]:
     """Times as whole milliseconds, the precision at which rows are keyed."""
     return np.rint(seconds * 1000).astype(np.int64)
+
+
+def runs_of_true(flags: NDArray[np.bool_]) -> list[tuple[int, int]]:
+    """The stretches of True in ``(T,)`` flags, such as where a face speaks.
+
+    Returns:
+        First and one past the last index of each, in order.
+    """
+    edges = np.flatnonzero(np.diff(np.concatenate([[False], flags, [False]]).astype(np.int8)))
+    return [(int(start), int(end)) for start, end in edges.reshape(-1, 2)]
 
 
 # --- reading ---------------------------------------------------------------------------------------------------------

@@ -176,6 +176,9 @@ def test_resuming_a_finished_run_trains_nothing_more(
             "config error: model.fusion.haeds: no such key. Did you mean 'heads'?",
         ),
         ("train", ["--train.epochs=many"], 2, "train.epochs: expected a whole number, found 'many'"),
+        ("train", ["--model.embed_dim=20"], 2, "config error: model.fusion.heads: 4 heads of model.embed_dim 20"),
+        ("train", ["--run.seed=-1"], 2, "config error: run.seed: expected a number from 0"),
+        ("train", ["--model.temporal.kernel=4"], 2, "config error: model.temporal.kernel: expected an odd number"),
         ("train", ["configs/nothing.yaml"], 2, "nothing.yaml"),
         ("train", ["--resume", "runs/never"], 2, "--resume runs/never: no config.yaml there"),
         ("train", ["--data.format=prepared"], 2, "data.format=prepared needs the folder of a prepared dataset"),
@@ -183,6 +186,9 @@ def test_resuming_a_finished_run_trains_nothing_more(
         ("eval", ["runs/never"], 2, "runs/never: no config.yaml there"),
         ("eval", [], 2, "expected the folder of a run"),
         ("eval", ["--scores", "a.csv"], 2, "--scores and --labels go together"),
+        ("eval", ["--scores", "a.csv", "--labels", "b.csv", "--split=val"], 2, "--scores and --labels go together"),
+        ("eval", ["runs/never", "--checkpoint=foo"], 2, "--checkpoint"),
+        ("train", ["--resume"], 2, "--resume"),
         ("eval", ["--scores", "a.csv", "--labels", "b.csv"], 1, "b.csv"),
     ],
 )
@@ -201,6 +207,51 @@ def test_what_a_user_gets_wrong_is_told_in_one_line(
     assert said in error
     assert "\n" not in error
     assert list(tmp_path.iterdir()) == []  # nothing was begun
+
+
+def test_a_run_stopped_before_its_first_checkpoint_begins_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from avfusion.training.loop import Trainer
+
+    folder = tmp_path / "run"
+    arguments = [f"--run.dir={folder}", "--wandb.mode=disabled", *TINY]
+    with monkeypatch.context() as stopped:
+
+        def stop(*_: object) -> None:
+            raise KeyboardInterrupt
+
+        stopped.setattr(Trainer, "_train_epoch", stop)
+        assert run_here("train", arguments, stopped) == 130
+    assert f"--resume {folder}" in capsys.readouterr().err
+    assert run_here("train", ["--resume", str(folder), "--report.figures_per_role=0"], monkeypatch) == 0
+    assert (folder / "report.md").is_file()
+
+
+def test_eval_leaves_the_own_report_of_a_run_alone(
+    trained: tuple[Path, subprocess.CompletedProcess[str]],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    folder, _ = trained
+    before = (folder / "report.json").read_bytes()
+    for arguments, said in (
+        (["--checkpoint=last"], "give --out=FOLDER"),
+        (["--data.synthetic.val_scenes=20"], "give --out=FOLDER"),
+        (["--model.fusion.heads=2"], "model: fixed by the checkpoint"),
+        (["--data.crop_size=48"], "data.crop_size: fixed by the checkpoint"),
+        (["--split=vla"], "synthetic talkers have no split 'vla'"),
+        ([f"--out={folder}/report.json"], "cannot be made"),
+    ):
+        assert run_here("eval", [str(folder), "--wandb.mode=disabled", *arguments], monkeypatch) == 2
+        error = capsys.readouterr().err.strip().splitlines()
+        assert said in error[-1]
+        assert len(error) == 1
+    assert (folder / "report.json").read_bytes() == before
+    other = [str(folder), "--split=test", f"--out={tmp_path}", "--wandb.mode=disabled"]
+    assert run_here("eval", other, monkeypatch) == 0
+    assert (tmp_path / "report-test.json").is_file()
 
 
 def test_a_run_without_checkpoint_is_told(

@@ -114,6 +114,43 @@ def test_the_last_override_wins() -> None:
             "data.region: expected a list of numbers, found [0, 'x'] (from --data.region=[0, x])",
         ),
         ("--train.epochs=0", "train.epochs: expected at least 1, found 0 (from --train.epochs=0)"),
+        (
+            "--data.num_mels=128",
+            "data.num_mels: expected a number from 8 to 80, found 128 (from --data.num_mels=128)",
+        ),
+        ("--run.seed=-1", "run.seed: expected a number from 0 to 4294967295, found -1 (from --run.seed=-1)"),
+        (
+            "--data.synthetic.seed=-1",
+            "data.synthetic.seed: expected a number from 0 to 4294967295, found -1 (from --data.synthetic.seed=-1)",
+        ),
+        (
+            "--model.visual.temporal_kernel=4",
+            "model.visual.temporal_kernel: expected an odd number from 1 to 5, found 4 "
+            "(from --model.visual.temporal_kernel=4)",
+        ),
+        (
+            "--model.audio.temporal_kernel=4",
+            "model.audio.temporal_kernel: expected an odd number from 1 to 15, found 4 "
+            "(from --model.audio.temporal_kernel=4)",
+        ),
+        (
+            "--model.temporal.kernel=4",
+            "model.temporal.kernel: expected an odd number of at least 1, found 4 (from --model.temporal.kernel=4)",
+        ),
+        (
+            "--model.temporal.kernel=-1",
+            "model.temporal.kernel: expected an odd number of at least 1, found -1 (from --model.temporal.kernel=-1)",
+        ),
+        (
+            "--data.region=[0,0,0.01,1]",
+            "data.region: expected at least 0.1 of the picture on each side, found [0.0, 0.0, 0.01, 1.0]",
+        ),
+        (
+            "--model.audio.channels=[8,8,8,8,8,8]",
+            "model.audio.channels: 6 stages see 6 audio frames on either side and temporal_kernel 11 sees 5, "
+            "together 11; expected at most 10, so that with the 12.5 ms of the spectrogram's window the reach stays "
+            "within 120 ms",
+        ),
         ("--train.warmup=2", "train.warmup: expected a number from 0 to 1, found 2.0 (from --train.warmup=2)"),
         (
             "--wandb.mode=offlin",
@@ -138,6 +175,58 @@ def test_heads_must_divide_the_width(stream: str) -> None:
         f"config error: model.{stream}.heads: 3 heads do not divide model.embed_dim 40; expected one of 1, 2, 4, 5"
     )
     assert error_of("--model.embed_dim=40", f"--model.{stream}.heads=3").startswith(expected)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        (["--model.embed_dim=20"], "fusion.heads: 4 heads of model.embed_dim 20 are 5 wide"),
+        (
+            ["--model.embed_dim=20", "--model.fusion.positions=false"],
+            "temporal.heads: 4 heads of model.embed_dim 20 are 5 wide",
+        ),
+        (
+            ["--model.embed_dim=9", "--model.fusion.heads=3", "--model.temporal.heads=3"],
+            "fusion.heads: 3 heads of model.embed_dim 9 are 3 wide",
+        ),
+    ],
+)
+def test_rotary_positions_need_an_even_width_per_head(overrides: list[str], message: str) -> None:
+    expected = "make model.embed_dim even" if "embed_dim=9" in overrides[0] else "expected one of 1, 2, 5, 10"
+    assert error_of(*overrides) == f"config error: model.{message}, rotary positions need even; {expected}"
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        ["--model.fusion.heads=2", "--model.temporal.heads=2"],
+        ["--model.fusion.positions=false", "--model.temporal.layers=0"],
+        ["--model.fusion.kind=concat", "--model.temporal.heads=10"],
+        ["--model.modality=video", "--model.temporal.heads=1"],
+    ],
+)
+def test_what_has_no_odd_rotary_width_is_accepted_and_builds(overrides: list[str]) -> None:
+    from avfusion.models import build_model
+
+    config = load_config(None, ["--model.embed_dim=20", *overrides])
+    assert build_model(config.model, config.data.num_mels).head.in_features == 20
+
+
+@pytest.mark.parametrize(("channels", "kernel", "fits"), [(3, 15, True), (4, 15, False), (9, 3, True), (10, 3, False)])
+def test_the_sound_encoder_keeps_its_reach(channels: int, kernel: int, fits: bool) -> None:
+    overrides = [f"--model.audio.channels={[4] * channels}", f"--model.audio.temporal_kernel={kernel}"]
+    if fits:
+        assert load_config(None, overrides).model.audio.channels == [4] * channels
+    else:
+        assert "together 11; expected at most 10" in error_of(*overrides)
+
+
+def test_a_number_of_400_digits_is_no_number() -> None:
+    assert error_of(f"--train.epochs={'9' * 400}").startswith("config error: train.epochs: expected a whole number")
+
+
+def test_a_tenth_of_the_picture_is_enough() -> None:
+    assert changed("--data.region=[0.5, 0.3, 0.6, 0.4]") == {"data.region": "[0.5, 0.3, 0.6, 0.4]"}
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,8 @@
-"""The rooms of the package import only the rooms above them (the table of the design), and light rooms stay light."""
+"""The rooms of the package import only the rooms above them, and light rooms stay light.
+
+The table is the table of the design, with clock and errors as base rooms, media beside data in scoring, tracks in
+training.
+"""
 
 from __future__ import annotations
 

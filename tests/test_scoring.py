@@ -53,6 +53,19 @@ def test_chunks_cover_each_frame_once_with_context() -> None:
     assert len(plan_chunks(0, 1050, reach=None)) == 1
 
 
+@pytest.mark.parametrize("window_s", [1.0, 3.0, 20.0])
+def test_every_frame_is_scored_however_far_the_model_sees(window_s: float) -> None:
+    """With a long reach several chunks run over the same whole track; none of them may be lost."""
+    config = small()
+    config.model.temporal.window_s = window_s
+    model = build_model(config.model, config.data.num_mels)
+    examples, device = Examples(RandomTalkers([160, 47]), config.data), torch.device("cpu")
+    whole = score_tracks(model, examples, config, device, chunk_frames=1000)
+    chunked = score_tracks(model, examples, config, device, chunk_frames=40)
+    for a, b in zip(whole, chunked, strict=True):
+        np.testing.assert_allclose(b, a, atol=1e-5)
+
+
 def test_chunked_scores_equal_whole_scores() -> None:
     torch.manual_seed(0)
     config = small()

@@ -20,6 +20,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.cm import ScalarMappable
 from matplotlib.colors import PowerNorm
 from matplotlib.figure import Figure
+from matplotlib.font_manager import FontProperties, findfont, get_font
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from numpy.typing import NDArray
@@ -27,6 +28,7 @@ from numpy.typing import NDArray
 from avfusion.alignment.statistics import alignment_statistics, lag_image, median_over
 from avfusion.clock import AUDIO_FRAMES_PER_VIDEO_FRAME, AUDIO_HZ, SAMPLE_RATE, VIDEO_HZ
 from avfusion.errors import UsageError
+from avfusion.tracks import runs_of_true
 
 if TYPE_CHECKING:
     from typing import Literal
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 HALF_WIDTH_S = 0.5  # lags shown
+MOSTLY_NULL = 0.8  # above this mean null mass, lag and width describe too little of the attention to be shown
 NUM_CROPS = 12
 SUBTITLE = "positive lag: attends to sound after the frame"
 BYPASS_WARNING = "sound also reaches the classifier around the attention: these maps need not explain the score"
@@ -62,7 +65,6 @@ class ClipAlignment:
         scores: ``(T,)`` probabilities that the face is the audible speaker.
         weights: ``(H, T, A)`` attention of one layer, the null key left out.
         audio_bypass: sound also reaches the classifier around the attention.
-        model: names the model or run.
     """
 
     title: str
@@ -73,7 +75,6 @@ class ClipAlignment:
     scores: NDArray[np.float32]
     weights: NDArray[np.float32]
     audio_bypass: bool = False
-    model: str = ""
 
     def __post_init__(self) -> None:
         frames, keys = len(self.speaking), len(self.log_mel)
@@ -94,7 +95,7 @@ def alignment_figure(clip: ClipAlignment) -> Figure:
     """Draws a clip: faces, sound, label and score, and one map per head, over one time axis.
 
     Every head is drawn in the same colors for the same weights. The figures at the right of a head are over
-    the speaking frames, or over all frames where nobody speaks.
+    the speaking frames, or over all frames where nobody speaks; a head that mostly hears nothing has no lag.
     """
     num_heads, num_frames = clip.weights.shape[:2]
     figure, rows = _layout(num_heads, with_warning=clip.audio_bypass)
@@ -173,7 +174,7 @@ def _draw_titles(figure: Figure, clip: ClipAlignment) -> None:
     means = [f"mean score {clip.scores.mean():.2f}"]
     if 0 < speaking.sum() < len(speaking):
         means.append(f"({clip.scores[speaking].mean():.2f} speaking, {clip.scores[~speaking].mean():.2f} not)")
-    first = _shortened(" · ".join(part for part in (clip.title, clip.role, clip.model) if part), 88)
+    first = _shortened(_drawable(" · ".join(part for part in (clip.title, clip.role) if part)), 88)
     second = f"label: {label} · {' '.join(means)} · {SUBTITLE}"
     x = LEFT / WIDTH
     # A name may hold a dollar sign: it is no formula.
@@ -183,6 +184,12 @@ def _draw_titles(figure: Figure, clip: ClipAlignment) -> None:
         y = _from_top(figure, 0.72)
         box = {"boxstyle": "round,pad=0.25", "facecolor": "#FFF1E6", "edgecolor": WARNING}
         figure.text(x + 0.004, y, f"! {BYPASS_WARNING}", fontsize=NORMAL, va="center", color=WARNING, bbox=box)
+
+
+def _drawable(text: str) -> str:
+    """The text of the bold title, with what its font has no glyph for escaped as :func:`ascii` does."""
+    font = get_font(findfont(FontProperties(weight="bold")))
+    return "".join(c if c.isprintable() and font.get_char_index(ord(c)) else ascii(c)[1:-1] for c in text)
 
 
 def _shortened(text: str, length: int) -> str:
@@ -243,19 +250,13 @@ def _draw_score(axes: Axes, speaking: NDArray[np.bool_], scores: NDArray[np.floa
     """The label as a band above, the score as a line from 0 to 1, the threshold dotted."""
     axes.set_ylim(-0.06, 1.5)
     axes.axhspan(1.14, 1.5, color=SILENT, linewidth=0)
-    for start, stop in _runs(speaking):
+    for start, stop in runs_of_true(speaking):
         axes.fill_between(_cell_edges_s(start, stop), 1.14, 1.5, color=SPEAKING, linewidth=0)
     times_s = np.arange(len(scores)) / VIDEO_HZ
     axes.axhline(0.5, color="black", linewidth=1.0, linestyle=":")
     axes.plot(times_s, scores, color="black", linewidth=1.4, marker="." if len(scores) == 1 else "")
     axes.set_yticks([0, 0.5, 1, 1.32], ["0", "0.5", "1", "label"])
     axes.set_ylabel("score", fontsize=NORMAL)
-
-
-def _runs(flags: NDArray[np.bool_]) -> list[tuple[int, int]]:
-    """First and one past the last index of every stretch of True."""
-    steps = np.flatnonzero(np.diff(np.concatenate(([0], flags.astype(np.int8), [0]))))
-    return [(int(start), int(stop)) for start, stop in zip(steps[::2], steps[1::2], strict=True)]
 
 
 def _cell_edges_s(start: int, stop: int) -> tuple[float, float]:
@@ -269,15 +270,17 @@ def _draw_heads(
     frames = clip.speaking if clip.speaking.any() else np.ones_like(clip.speaking)
     described = alignment_statistics(clip.weights)
     lags, widths = median_over(described.lag_ms, frames), median_over(described.width_ms, frames)
-    edges_s = [edge for run in _runs(clip.speaking) for edge in _cell_edges_s(*run)]
+    edges_s = [edge for run in runs_of_true(clip.speaking) for edge in _cell_edges_s(*run)]
     for head, (image, map_axes, null_axes) in enumerate(zip(maps, rows[::2], rows[1::2], strict=True)):
-        _draw_map(map_axes, image, scale, float(lags[head]))
+        null = described.null_mass[head, frames].mean()
+        hears = null <= MOSTLY_NULL
+        _draw_map(map_axes, image, scale, float(lags[head]) if hears else None)
         for edge_s in edges_s:
             map_axes.axvline(edge_s, color="white", linewidth=0.6, alpha=0.6)
         _draw_null(null_axes, described.null_mass[head])
-        null = described.null_mass[head, frames].mean()
         beyond = 1.0 - null - np.nansum(image[:, frames], axis=0).mean()
-        lines = [f"lag {_signed(lags[head])} · width {_plain(widths[head])}", f"null {100 * null:.0f} %"]
+        heard = f"lag {_signed(lags[head])} · width {widths[head]:.0f} ms" if hears else "mostly nothing heard"
+        lines = [heard, f"null {100 * null:.0f} %"]
         if beyond >= 0.01:
             lines.append(f"beyond ±{HALF_WIDTH_S:g} s: {100 * beyond:.0f} %")
         _write_beside(figure, map_axes, f"head {head + 1}", lines)
@@ -292,14 +295,10 @@ def _write_beside(figure: Figure, axes: Axes, name: str, lines: list[str]) -> No
 
 
 def _signed(milliseconds: float) -> str:
-    return "none" if np.isnan(milliseconds) else f"{round(milliseconds):+d} ms".replace("-", "−")
+    return f"{round(milliseconds):+d} ms".replace("-", "−")
 
 
-def _plain(milliseconds: float) -> str:
-    return "none" if np.isnan(milliseconds) else f"{milliseconds:.0f} ms"
-
-
-def _draw_map(axes: Axes, image: NDArray[np.float64], scale: PowerNorm, median_ms: float) -> None:
+def _draw_map(axes: Axes, image: NDArray[np.float64], scale: PowerNorm, median_ms: float | None) -> None:
     half = HALF_WIDTH_S + 0.5 / AUDIO_HZ
     extent = (-0.5 / VIDEO_HZ, (image.shape[1] - 0.5) / VIDEO_HZ, -half, half)
     axes.set_facecolor(OUTSIDE)  # shows where the map is NaN
@@ -307,7 +306,7 @@ def _draw_map(axes: Axes, image: NDArray[np.float64], scale: PowerNorm, median_m
         image, origin="lower", aspect="auto", extent=extent, cmap=COLOR_MAP, norm=scale, interpolation="nearest"
     )
     axes.axhline(0.0, color="white", linewidth=0.9, linestyle=(0, (5, 4)))
-    if not np.isnan(median_ms):
+    if median_ms is not None:
         height = float(np.clip(median_ms / 1000, -half, half))
         axes.axhline(height, color=MEDIAN, linewidth=1.0, linestyle=(0, (1.5, 10)))  # sparse: it lies on the ridge
         ends = axes.get_yaxis_transform()  # x in shares of the axis, y in seconds
@@ -346,7 +345,9 @@ def _draw_legend(figure: Figure, scale: PowerNorm) -> None:
         Patch(facecolor=SPEAKING, label="speaking"),
         Patch(facecolor=SILENT, label="not speaking"),
         Line2D([], [], color="#555555", linestyle="--", label="lag 0"),
-        Line2D([], [], color=MEDIAN, linestyle=":", marker="<", label="median lag"),
+        Line2D(
+            [], [], color=MEDIAN, linestyle=":", marker="<", label=f"median lag (null up to {100 * MOSTLY_NULL:.0f} %)"
+        ),
         Patch(facecolor=NULL_COLOR, label="null: nothing heard, 0 to 100 %"),
         Patch(facecolor=OUTSIDE, edgecolor="#999999", label="outside the clip"),
     ]

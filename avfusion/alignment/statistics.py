@@ -91,12 +91,6 @@ def alignment_statistics(
     )
 
 
-def lag_axis_s(half_width_s: float = 0.5, key_hz: int = AUDIO_HZ) -> Floats:
-    """``(L,)`` lags in seconds of the rows of :func:`lag_image`, from ``-half_width_s`` to ``+half_width_s``."""
-    half = round(half_width_s * key_hz)
-    return np.arange(-half, half + 1) / key_hz
-
-
 def lag_image(
     weights: ArrayLike, half_width_s: float = 0.5, query_hz: int = VIDEO_HZ, key_hz: int = AUDIO_HZ
 ) -> Floats:
@@ -109,7 +103,8 @@ def lag_image(
         key_hz: audio frames a second.
 
     Returns:
-        ``(L, T)``: row ``l`` holds the weights at lag ``lag_axis_s(...)[l]``; NaN where that lies outside the sound.
+        ``(L, T)``: row ``l`` holds the weights at lag ``l / key_hz - half_width_s`` seconds; NaN where that lies
+        outside the sound.
 
     Raises:
         ValueError: weights that are not two-dimensional.

@@ -8,15 +8,17 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+MAX_SEED = 2**32 - 1
+
 
 def _choice(default: str, *choices: str) -> Any:
     """A text field limited to the given words."""
     return field(default=default, metadata={"choices": (default, *choices)})
 
 
-def _number(default: float, *, low: float | None = None, high: float | None = None) -> Any:
-    """A number field limited to ``low..high`` (both included)."""
-    return field(default=default, metadata={"min": low, "max": high})
+def _number(default: float, *, low: float | None = None, high: float | None = None, odd: bool = False) -> Any:
+    """A number field limited to ``low..high`` (both included), and to odd numbers on demand."""
+    return field(default=default, metadata={"min": low, "max": high, "odd": odd})
 
 
 @dataclass
@@ -24,7 +26,7 @@ class RunConfig:
     """Where the run lives and what it runs on."""
 
     dir: str | None = None  # default runs/<config>-<date>
-    seed: int = 0
+    seed: int = _number(0, low=0, high=MAX_SEED)
     device: str = _choice("auto", "cpu", "cuda", "mps")
     threads: int = _number(0, low=0)  # CPU threads of torch; 0 leaves torch's own choice
 
@@ -36,7 +38,7 @@ class SyntheticConfig:
     train_scenes: int = _number(600, low=1)
     val_scenes: int = _number(150, low=1)
     scene_s: float = _number(3.0, low=1.0)
-    seed: int = 0
+    seed: int = _number(0, low=0, high=MAX_SEED)
 
 
 @dataclass
@@ -65,11 +67,13 @@ class DataConfig:
     val_split: str = "val"
     crop_size: int = _number(48, low=16)  # side of the picture the model sees
     region: list[float] = field(default_factory=lambda: [0.0, 0.0, 1.0, 1.0])  # x1, y1, x2, y2 of the stored crop, 0..1
-    num_mels: int = _number(64, low=8)
+    num_mels: int = _number(64, low=8, high=80)  # beyond that, bins fall between two bins of the spectrum
     clip_frames: int = _number(60, low=8)  # longest training clip; longer tracks give a random stretch
     batch_frames: int = _number(900, low=8)  # video frames in a batch, padding included
     workers: int = _number(0, low=0)
-    cache_gb: float = _number(4.0, low=0)  # decoded clips kept in memory, so that epochs after the first read nothing
+    cache_gb: float = _number(
+        4.0, low=0
+    )  # decoded clips kept in memory, in each worker; epochs after the first then read little
     synthetic: SyntheticConfig = field(default_factory=SyntheticConfig)
     augment: AugmentConfig = field(default_factory=AugmentConfig)
 
@@ -82,7 +86,7 @@ class VisualConfig:
         default_factory=lambda: [16, 32, 48, 64]
     )  # one stage each, every stage halves the picture
     blocks: int = _number(1, low=1)  # residual blocks per stage
-    temporal_kernel: int = _number(5, low=1, high=5)  # frames; with the stem at most ±3 (120 ms)
+    temporal_kernel: int = _number(5, low=1, high=5, odd=True)  # frames; with the stem at most ±3 (120 ms)
 
 
 @dataclass
@@ -90,7 +94,7 @@ class AudioConfig:
     """Log-mel to embeddings at 100 Hz: convolutions that stride in frequency only."""
 
     channels: list[int] = field(default_factory=lambda: [16, 32, 48])
-    temporal_kernel: int = _number(11, low=1, high=15)  # audio frames; with the rest at most ±120 ms
+    temporal_kernel: int = _number(11, low=1, high=15, odd=True)  # audio frames; with the rest at most ±120 ms
 
 
 @dataclass
@@ -114,7 +118,7 @@ class TemporalConfig:
     layers: int = _number(1, low=0)
     heads: int = _number(4, low=1)
     window_s: float | None = 1.0
-    kernel: int = _number(5, low=1)  # frames of the depthwise convolution
+    kernel: int = _number(5, low=1, odd=True)  # frames of the depthwise convolution
     order: str = _choice("attention_first", "convolution_first")
 
 

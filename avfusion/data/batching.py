@@ -27,12 +27,13 @@ from avfusion.media.audio import LogMel
 
 @dataclass(frozen=True)
 class Request:
-    """A stretch of one track; ``epoch`` seeds its augmentation."""
+    """A stretch of one track; ``epoch`` seeds its augmentation, ``in_sync`` keeps its sound where it is."""
 
     track: int
     first_frame: int
     num_frames: int
     epoch: int = 0
+    in_sync: bool = False
 
 
 @dataclass
@@ -129,7 +130,7 @@ class Examples(Dataset[Example]):
 
     def _clip(self, request: Request, rng: np.random.Generator | None) -> Clip:
         """The requested stretch with crops at the model's size, perhaps with its sound moved; whole tracks are kept."""
-        resync = rng is not None and rng.random() < self.config.augment.resync
+        resync = rng is not None and rng.random() < self.config.augment.resync and not request.in_sync
         whole = self._cache.get(request.track)
         if whole is None and (resync or self._cache_bytes < self.config.cache_gb * 1e9):
             whole = self._fitted(self.dataset.read(request.track))
@@ -138,7 +139,7 @@ class Examples(Dataset[Example]):
                 self._cache_bytes += whole.crops.nbytes + whole.audio.nbytes
         if whole is None:
             return self._fitted(self.dataset.read(request.track, request.first_frame, request.num_frames))
-        if rng is not None and resync:
+        if rng is not None and resync and whole.speaking.any():  # other tracks might be turned into sync
             whole = out_of_sync(whole, rng)
         first, last = request.first_frame, request.first_frame + request.num_frames
         sound = whole.audio[first * SAMPLES_PER_VIDEO_FRAME : last * SAMPLES_PER_VIDEO_FRAME]
@@ -194,14 +195,21 @@ class TrainingSampler(Sampler[list[Request]]):
         clip_frames: longest stretch.
         batch_frames: budget of a batch, padding included.
         seed: with the epoch, fixes every draw.
-        keep: which tracks take part; all by default.
+        speaking: tracks in which somebody speaks; the contrastive epochs draw from them alone.
+        contrastive_epochs: how many epochs, from the first, are contrastive.
     """
 
     def __init__(
-        self, lengths: Sequence[int], clip_frames: int, batch_frames: int, seed: int, keep: Sequence[int] | None = None
+        self,
+        lengths: Sequence[int],
+        clip_frames: int,
+        batch_frames: int,
+        seed: int,
+        speaking: Sequence[int] = (),
+        contrastive_epochs: int = 0,
     ) -> None:
         self.lengths, self.clip_frames, self.batch_frames, self.seed = lengths, clip_frames, batch_frames, seed
-        self.keep = list(range(len(lengths))) if keep is None else list(keep)
+        self.speaking, self.contrastive_epochs = speaking, contrastive_epochs
         self.epoch = 0
 
     def set_epoch(self, epoch: int) -> None:
@@ -209,20 +217,23 @@ class TrainingSampler(Sampler[list[Request]]):
         self.epoch = epoch
 
     def __len__(self) -> int:
-        return len(self._batches())
+        return len(self.batches(self.epoch))
 
     def __iter__(self) -> Iterator[list[Request]]:
-        return iter(self._batches())
+        return iter(self.batches(self.epoch))
 
-    def _batches(self) -> list[list[Request]]:
-        rng = np.random.default_rng([self.seed, self.epoch])
+    def batches(self, epoch: int) -> list[list[Request]]:
+        """The batches of an epoch."""
+        rng = np.random.default_rng([self.seed, epoch])
+        contrastive = epoch < self.contrastive_epochs
         requests = []
-        for track in rng.permutation(self.keep):
+        for track in rng.permutation(self.speaking if contrastive else len(self.lengths)):
             length = self.lengths[track]
             count = min(length, self.clip_frames)
-            requests.append(Request(int(track), int(rng.integers(0, length - count + 1)), count, self.epoch))
-        batches = group_by_length(requests, self.batch_frames)
-        return [batches[i] for i in rng.permutation(len(batches))]
+            first = int(rng.integers(0, length - count + 1))
+            requests.append(Request(int(track), first, count, epoch, in_sync=contrastive))
+        grouped = group_by_length(requests, self.batch_frames)
+        return [grouped[i] for i in rng.permutation(len(grouped))]
 
 
 class ClipLoader(DataLoader[Batch]):

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from avfusion.clock import SAMPLE_RATE, SAMPLES_PER_VIDEO_FRAME, VIDEO_HZ
 from avfusion.data.compose_plan import ClipFacts, Recipe
 from avfusion.media.audio import mix_at_snr
+from avfusion.tracks import runs_of_true
 
 Audio = NDArray[np.float32]
 
@@ -54,12 +55,13 @@ class SourceClip:
 
 @dataclass(frozen=True)
 class SceneTrack:
-    """One face of a scene: which crops file, where, and when it is the one heard."""
+    """One face of a scene: which crops file, where, when it is the one heard, and which clip of which corpus it is."""
 
     crops: str
     boxes_xyxy: NDArray[np.float32]
     speaking: NDArray[np.bool_]
     source: str
+    clip_id: str
 
 
 @dataclass(frozen=True)
@@ -123,13 +125,13 @@ def _two_faces(recipe: Recipe, left: SourceClip, right: SourceClip) -> Scene:
     for offset, track in zip((0.0, 0.5), tracks, strict=True):
         boxes = track.boxes_xyxy[:num_frames] * np.array([0.5, 1, 0.5, 1], dtype=np.float32)
         boxes = boxes + np.array([offset, 0, offset, 0], dtype=np.float32)
-        placed.append(SceneTrack(track.crops, boxes, track.speaking[:num_frames], track.source))
+        placed.append(SceneTrack(track.crops, boxes, track.speaking[:num_frames], track.source, track.clip_id))
     return Scene(_within_one(audio), tuple(placed))
 
 
 def _moving_track(face: SourceClip, heard: bool) -> SceneTrack:
     speaking = face.speaking if heard else np.zeros_like(face.speaking)
-    return SceneTrack(face.crops, face.boxes_xyxy, speaking, face.facts.corpus)
+    return SceneTrack(face.crops, face.boxes_xyxy, speaking, face.facts.corpus, face.facts.clip_id)
 
 
 def _unheard_track(face: SourceClip) -> SceneTrack:
@@ -138,7 +140,7 @@ def _unheard_track(face: SourceClip) -> SceneTrack:
 
 def _still_track(face: SourceClip) -> SceneTrack:
     boxes = face.boxes_xyxy[face.still_frames]
-    return SceneTrack(face.still_crops, boxes, np.zeros_like(face.speaking), face.facts.corpus)
+    return SceneTrack(face.still_crops, boxes, np.zeros_like(face.speaking), face.facts.corpus, face.facts.clip_id)
 
 
 def _room(recipe: Recipe, num_samples: int, rng: np.random.Generator, load_sound: Callable[[str], Audio]) -> Audio:
@@ -193,7 +195,7 @@ def active_frames(intervals_s: list[tuple[float, float]], num_frames: int) -> ND
     for start_s, end_s in intervals_s:
         covered_s += np.clip(np.minimum(edges_s[1:], end_s) - np.maximum(edges_s[:-1], start_s), 0.0, None)
     active: NDArray[np.bool_] = covered_s >= 0.5 / VIDEO_HZ - 1e-9
-    for start, end in runs(~active):
+    for start, end in runs_of_true(~active):
         if start > 0 and end < num_frames and end - start <= MAX_GAP_FRAMES:
             active[start:end] = True
     return active
@@ -210,7 +212,7 @@ def still_order(speaking: NDArray[np.bool_]) -> NDArray[np.int64]:
     """
     num_frames = len(speaking)
     pauses = []
-    for start, end in runs(~speaking):
+    for start, end in runs_of_true(~speaking):
         first = start + (STILL_MARGIN_FRAMES if start > 0 else 0)
         last = end - (STILL_MARGIN_FRAMES if end < num_frames else 0)
         pauses.append((last - first, first))
@@ -219,12 +221,6 @@ def still_order(speaking: NDArray[np.bool_]) -> NDArray[np.int64]:
         return np.zeros(0, dtype=np.int64)
     position = np.arange(num_frames) % (2 * length - 2)
     return first + np.minimum(position, 2 * length - 2 - position)
-
-
-def runs(mask: NDArray[np.bool_]) -> list[tuple[int, int]]:
-    """The stretches of True as ``(first, one past last)``."""
-    edges = np.flatnonzero(np.diff(np.concatenate([[False], mask, [False]]).astype(np.int8)))
-    return [(int(start), int(end)) for start, end in edges.reshape(-1, 2)]
 
 
 def audible(audio: Audio) -> NDArray[np.bool_]:

@@ -15,15 +15,19 @@ from typing import TypeVar
 
 import numpy as np
 
+from avfusion.clock import VIDEO_HZ
+
 _T = TypeVar("_T")
 
 SNR_RANGE_DB = (-5.0, 10.0)
-SHIFT_RANGE_S = (0.3, 1.5)
+MIN_SHIFT_S, MAX_SHIFT_S = 0.3, 1.5
 LEVEL_RANGE_DB = (-5.0, 5.0)  # of the first voice over the second, where two people talk
 SETS_PER_TALKER = 12  # a talker with fewer clips gets up to 4 sets per clip
 MAX_SETS_PER_CLIP = 4
 MIN_HEARD_FRAMES = 12
 SPLIT_SHARES = (("train", 0.7), ("val", 0.15), ("test", 0.15))
+
+_FOREIGN = ("other_clip", "other_voice", "still_face", "moving_face")  # roles heard with somebody else's voice
 
 
 @dataclass(frozen=True)
@@ -61,14 +65,15 @@ class Recipe:
     Attributes:
         scene_id: names it.
         split: train, val or test.
-        role: ``own_sound``, ``own_noisy``, ``other_clip``, ``other_voice``, ``still_face``, ``shifted``, ``silence`` or
-            ``two_faces``.
+        role: ``own_sound``, ``own_noisy``, ``other_clip``, ``other_voice``, ``still_face``, ``moving_face`` (of a clip
+            that never speaks), ``shifted``, ``silence`` or ``two_faces``.
         variant: of ``two_faces``: who is heard and what the other does; of ``silence``: ``digital`` or ``room``.
         faces: clip ids of the faces seen, one or two.
         sound: clip id or voice file whose sound replaces the face's own; empty where the face's own counts.
         interferer: voice or noise file mixed in; empty where none is.
         snr_db: of the sound over the interferer; of ``two_faces``: of the first voice over the second.
-        shift_s: by which the own sound is turned, in seconds; positive: later.
+        shift_s: by which the own sound is turned, in seconds; positive: later. It is turned in a circle: in a clip of
+            ``L`` seconds the part that came round is off by ``shift_s - L`` (``shift_s + L`` for a negative shift).
         seed: for where in a file the sound starts.
     """
 
@@ -150,7 +155,7 @@ class _Planner:
         roles += ["still_face"] if clip.has_still else []
         roles += ["two_faces"]
         if not clip.speaks:
-            roles = ["still_face", "still_face"]
+            roles = ["moving_face", "moving_face"]
         recipes = [self._scene(role, clip, f"{number}-{index}", rng) for index, role in enumerate(roles)]
         return [recipe for recipe in recipes if recipe is not None]
 
@@ -163,18 +168,16 @@ class _Planner:
             sound = self._other_clip(clip, rng)
         elif role == "other_voice":
             sound = _choose(self.voices, rng)
-        elif role == "still_face":
+        elif role in ("still_face", "moving_face"):
             sound = self._other_clip(clip, rng) if rng.random() < 0.5 else _choose(self.voices, rng)
         elif role == "shifted":
-            shift_s = round(float(rng.uniform(*SHIFT_RANGE_S) * rng.choice([-1, 1])), 3)
+            shift_s = _shift_s(clip, rng)
         elif role == "silence":
             variant = "digital" if rng.random() < 0.4 else "room"
-        if role in ("other_clip", "other_voice", "still_face") and not sound:
+        if (role in _FOREIGN and not sound) or (role == "shifted" and shift_s == 0.0):
             return None
         interferer, snr_db = "", 0.0
-        mixed = role == "own_noisy" or (
-            role in ("other_clip", "other_voice", "still_face", "shifted") and rng.random() < 0.5
-        )
+        mixed = role == "own_noisy" or (role in (*_FOREIGN, "shifted") and rng.random() < 0.5)
         if mixed:
             interferer = self._interferer(sound, rng)
             snr_db = round(float(rng.uniform(*SNR_RANGE_DB)), 2)
@@ -215,6 +218,16 @@ class _Planner:
         if self.noises and (rng.random() < 0.5 or not others):
             return _choose(self.noises, rng)
         return _choose(others, rng) if others else ""
+
+
+def _shift_s(clip: ClipFacts, rng: np.random.Generator) -> float:
+    """A shift to either side that is a shift both ways round the circle; 0 where the clip is too short for one."""
+    length_s = clip.num_frames / VIDEO_HZ
+    if length_s < 2 * MIN_SHIFT_S:
+        return 0.0
+    # A shift of almost the whole length would bring the sound back into step.
+    largest_s = max(MIN_SHIFT_S, min(MAX_SHIFT_S, length_s - MIN_SHIFT_S))
+    return round(float(rng.uniform(MIN_SHIFT_S, largest_s) * rng.choice([-1, 1])), 3)
 
 
 def _both_are_heard(first: ClipFacts, second: ClipFacts) -> bool:

@@ -24,6 +24,9 @@ def open_dataset(data: DataConfig, split: str) -> ClipDataset:
         from avfusion.data.synthetic import SyntheticDataset
 
         synthetic = data.synthetic
+        known = (data.train_split, data.val_split, "test")
+        if split not in known:
+            raise UsageError(f"synthetic talkers have no split {split!r}; choose one of {', '.join(known)}")
         scenes = synthetic.train_scenes if split == data.train_split else synthetic.val_scenes
         return SyntheticDataset(split, scenes, synthetic.seed, crop_size=data.crop_size, scene_s=synthetic.scene_s)
 

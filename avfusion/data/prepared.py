@@ -1,7 +1,7 @@
 """The prepared dataset on disk: read by training and evaluation, checked before either starts.
 
     <root>/dataset.json          format version, name, command, fps, crop size, sample rate, counts per split
-    <root>/tracks.csv            split,video_id,entity_id,start_s,num_frames,crops,audio,role,source: one row per track
+    <root>/tracks.csv            one row per face track: its ids, times and files (columns of ``TrackRow``)
     <root>/crops/..mp4           (T, H, W) grey crops at 25 fps; several tracks may share a file
     <root>/audio/..flac          16 kHz mono sound of a whole scene from video time 0; tracks of a scene share it
     <root>/labels/<split>.csv    the AVA-ActiveSpeaker columns without a header
@@ -31,7 +31,7 @@ from avfusion.tracks import FaceTrack, LabelTable, milliseconds, read_labels
 
 FORMAT_VERSION = 1
 TRACK_COLUMNS = ("split", "video_id", "entity_id", "start_s", "num_frames", "crops", "audio")
-EXTRA_COLUMNS = ("role", "source")
+EXTRA_COLUMNS = ("role", "source", "group")  # may be absent: older datasets know no group
 
 
 @dataclass(frozen=True)
@@ -47,6 +47,7 @@ class TrackRow:
     audio: str
     role: str = ""
     source: str = ""
+    group: str = ""
 
 
 class PreparedDataset:
@@ -210,6 +211,7 @@ def _track_row(cells: dict[str, str], path: Path, line: int) -> TrackRow:
             audio=cells["audio"],
             role=cells.get("role") or "",
             source=cells.get("source") or "",
+            group=cells.get("group") or "",
         )
     except (TypeError, ValueError) as error:
         raise AvfusionError(f"{path}, line {line}: {error}; expected {','.join(TRACK_COLUMNS)}") from error
@@ -249,6 +251,7 @@ def _track(row: TrackRow, labels: LabelTable, indices: list[int]) -> FaceTrack:
         audio_id=row.audio,
         role=row.role,
         source=row.source,
+        group=row.group,
     )
     error_ms = np.abs(labels.timestamp_ms[chosen] - milliseconds(track.timestamps_s))
     if error_ms.max() >= 500 / VIDEO_HZ:  # half a frame: AVA rounds its times to 10 ms

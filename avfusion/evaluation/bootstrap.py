@@ -2,6 +2,7 @@
 
 Frames of one video are anything but independent, so whole videos are drawn with replacement, as many as there are, and
 the figure is computed on all their rows. A drawn set of videos reaches the figure as weights ``(N,)``, one a row.
+Scenes made from one source clip are no more independent than its frames: there the clip is the group, not the scene.
 
 Source: Efron and Tibshirani, An Introduction to the Bootstrap (1993), percentile interval.
 """
@@ -24,18 +25,18 @@ def bootstrap_interval(
     level: float = 0.95,
     seed: int = 0,
 ) -> tuple[float, float] | None:
-    """Percentile bootstrap interval over groups (videos).
+    """Percentile bootstrap interval over groups (videos, or the source clips that scenes were made from).
 
     Args:
-        groups: ``(N,)`` the video of each row, as ids or numbers.
+        groups: ``(N,)`` the group of each row, as ids or numbers.
         statistic: takes ``(N,)`` weights, how often each row was drawn, and gives the figure; NaN where the drawn
-            videos do not allow it (no positives). :class:`~avfusion.evaluation.ranking.Ranking` offers such functions.
-        resamples: how many sets of videos are drawn; 0 for no interval.
+            groups do not allow it (no positives). :class:`~avfusion.evaluation.ranking.Ranking` offers such functions.
+        resamples: how many sets of groups are drawn; 0 for no interval.
         level: share of the resamples inside the interval.
         seed: same seed, same interval.
 
     Returns:
-        ``(low, high)``, or None where there is no interval to give: fewer than two videos, no resamples wanted, or a
+        ``(low, high)``, or None where there is no interval to give: fewer than two groups, no resamples wanted, or a
         figure that is undefined in half of the resamples or more. Undefined resamples are otherwise left out.
     """
     index, names = group_index(groups)

@@ -1,11 +1,16 @@
-"""Numbers for groups of rows: which video or which face each of ``N`` rows belongs to."""
+"""Groups of rows: which video, which face, or which unit of independent evidence each of ``N`` rows belongs to."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from avfusion.errors import AvfusionError
+
+FaceKey = tuple[str, str]  # video_id, entity_id
 
 
 def group_index(*columns: NDArray[Any]) -> tuple[NDArray[np.int64], list[tuple[Any, ...]]]:
@@ -22,3 +27,48 @@ def group_index(*columns: NDArray[Any]) -> tuple[NDArray[np.int64], list[tuple[A
     # A dict keeps text of any length cheap, where np.unique would sort a million Python strings.
     index = np.fromiter((numbers.setdefault(key, len(numbers)) for key in rows), np.int64, count=len(columns[0]))
     return index, list(numbers)
+
+
+def names_of_faces(faces: Sequence[FaceKey], names: Mapping[FaceKey, str], kind: str) -> list[str]:
+    """Looks up what is known about each face.
+
+    Args:
+        faces: the faces of a split.
+        names: what is known, such as their roles; faces of other splits may be in it.
+        kind: what the names are, for the message.
+
+    Raises:
+        AvfusionError: a face has no entry.
+    """
+    absent = [face for face in faces if face not in names]
+    if absent:
+        raise AvfusionError(
+            f"no {kind} for {len(absent)} of {len(faces)} tracks, first {absent[0][1]!r} in {absent[0][0]!r}, expected "
+            "one for each: scores and tracks come from different datasets or splits"
+        )
+    return [names[face] for face in faces]
+
+
+def independent_groups(
+    video_id: NDArray[Any], entity_id: NDArray[Any], group_of_entity: Mapping[FaceKey, str] | None
+) -> NDArray[Any]:
+    """What a bootstrap draws as a whole: the group of each row's track, or its video where no groups are known.
+
+    Args:
+        video_id: ``(N,)``.
+        entity_id: ``(N,)``.
+        group_of_entity: (video_id, entity_id) to group, as :func:`~avfusion.evaluation.roles.track_groups` gives it;
+            an empty group stands for the video. None: every row counts with its video.
+
+    Returns:
+        ``(N,)`` str objects; rows with the same text are not independent of each other.
+
+    Raises:
+        AvfusionError: a track has no entry.
+    """
+    if group_of_entity is None:
+        return video_id
+    face, faces = group_index(video_id, entity_id)
+    groups = names_of_faces(faces, group_of_entity, "group")
+    named = [group or video for (video, _), group in zip(faces, groups, strict=True)]
+    return np.array(named, dtype=np.object_)[face]

@@ -1,13 +1,17 @@
-"""The figures of one split in one place: AP and AUROC with intervals over videos, EER, FPR at 95 % TPR, ECE, counts."""
+"""The figures of one split in one place: AP and AUROC with their intervals, EER, FPR at 95 % TPR, ECE, counts.
+
+Intervals resample what is independent: the videos, or the groups of tracks made from one source clip where known.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from avfusion.errors import AvfusionError
 from avfusion.evaluation.bootstrap import bootstrap_interval
-from avfusion.evaluation.groups import group_index
+from avfusion.evaluation.groups import FaceKey, group_index, independent_groups
 from avfusion.evaluation.join import Joined
 from avfusion.evaluation.ranking import Ranking
 from avfusion.evaluation.roc import equal_error_rate, expected_calibration_error, false_positive_rate_at
@@ -19,9 +23,9 @@ class Report:
 
     Attributes:
         average_precision: AVA AP over all rows pooled.
-        average_precision_interval: its 95 % bootstrap interval over videos.
+        average_precision_interval: its 95 % bootstrap interval over the groups.
         auroc: area under the ROC curve.
-        auroc_interval: its 95 % bootstrap interval over videos.
+        auroc_interval: its 95 % bootstrap interval over the groups.
         equal_error_rate: rate at which misses and false accepts are equally frequent.
         fpr_at_95_tpr: false positive rate of the threshold that accepts 95 % of the speaking frames.
         expected_calibration_error: 15 bins of equal width; None where the scores are no probabilities.
@@ -29,6 +33,8 @@ class Report:
         num_positive: face boxes that speak audibly.
         num_tracks: face tracks.
         num_videos: videos or scenes.
+        num_groups: what the intervals resample: groups of tracks that are not independent of each other (made from one
+            source clip), or the videos where no groups are known.
         prevalence: share of positives, which is the AP of a constant score.
         notes: what is missing above, and why.
     """
@@ -44,6 +50,7 @@ class Report:
     num_positive: int
     num_tracks: int
     num_videos: int
+    num_groups: int
     prevalence: float
     notes: tuple[str, ...] = ()
 
@@ -52,16 +59,19 @@ class Report:
         return {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(self).items()}
 
 
-def evaluate(joined: Joined, resamples: int = 1000, seed: int = 0) -> Report:
+def evaluate(
+    joined: Joined, resamples: int = 1000, seed: int = 0, group_of_entity: Mapping[FaceKey, str] | None = None
+) -> Report:
     """Computes all figures of a split.
 
     Args:
         joined: labels and scores.
-        resamples: bootstrap resamples of the videos; 0 leaves the intervals out.
+        resamples: bootstrap resamples of the groups; 0 leaves the intervals out.
         seed: seed of the bootstrap.
+        group_of_entity: (video_id, entity_id) to the group that is drawn as a whole; None draws whole videos.
 
     Raises:
-        AvfusionError: no row is positive, or a score is not finite.
+        AvfusionError: no row is positive, a score is not finite, or a track has no group.
     """
     ranking = Ranking(joined.speaking, joined.score)
     num_rows, num_positive = len(joined), int(joined.speaking.sum())
@@ -70,20 +80,21 @@ def evaluate(joined: Joined, resamples: int = 1000, seed: int = 0) -> Report:
             f"none of {num_rows} label rows is SPEAKING_AUDIBLE, expected some: check the label file or choose another "
             "split"
         )
-    num_videos = len(group_index(joined.video_id)[1])
+    groups = independent_groups(joined.video_id, joined.entity_id, group_of_entity)
+    num_groups = len(group_index(groups)[1])
     both = num_positive < num_rows
     probabilities = bool(((joined.score >= 0) & (joined.score <= 1)).all())
     notes = []
-    if num_videos == 1:
-        notes.append("one video: no interval")
+    if num_groups == 1:
+        notes.append(f"one {'video' if group_of_entity is None else 'group'}: no interval")
     if not both:
         notes.append("every row speaks: no AUROC, EER, FPR")
     if not probabilities:
         notes.append("scores outside 0..1: no calibration error")
-    auroc_interval = bootstrap_interval(joined.video_id, ranking.auroc, resamples, seed=seed) if both else None
+    auroc_interval = bootstrap_interval(groups, ranking.auroc, resamples, seed=seed) if both else None
     return Report(
         average_precision=ranking.average_precision(),
-        average_precision_interval=bootstrap_interval(joined.video_id, ranking.average_precision, resamples, seed=seed),
+        average_precision_interval=bootstrap_interval(groups, ranking.average_precision, resamples, seed=seed),
         auroc=ranking.auroc() if both else None,
         auroc_interval=auroc_interval,
         equal_error_rate=equal_error_rate(joined.speaking, joined.score) if both else None,
@@ -94,7 +105,8 @@ def evaluate(joined: Joined, resamples: int = 1000, seed: int = 0) -> Report:
         num_rows=num_rows,
         num_positive=num_positive,
         num_tracks=len(group_index(joined.video_id, joined.entity_id)[1]),
-        num_videos=num_videos,
+        num_videos=len(group_index(joined.video_id)[1]),
+        num_groups=num_groups,
         prevalence=num_positive / num_rows,
         notes=tuple(notes),
     )

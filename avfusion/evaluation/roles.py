@@ -15,15 +15,13 @@ import numpy as np
 
 from avfusion.errors import AvfusionError
 from avfusion.evaluation.bootstrap import bootstrap_interval
-from avfusion.evaluation.groups import group_index
+from avfusion.evaluation.groups import FaceKey, group_index, independent_groups, names_of_faces
 from avfusion.evaluation.join import Joined
 from avfusion.evaluation.ranking import Ranking
 from avfusion.tracks import FaceTrack
 
 PAUSES = "pauses"
 UNKNOWN = "unknown"
-
-FaceKey = tuple[str, str]  # video_id, entity_id
 
 
 @dataclass(frozen=True)
@@ -35,7 +33,7 @@ class RoleRow:
         average_precision: VOC AP over all positives and this kind's negatives.
         chance: AP of a constant score over the same rows, positives / (positives + negatives).
         auroc: probability that a positive frame of the split scores higher than a frame of this kind.
-        auroc_interval: its 95 % bootstrap interval over videos; None for one video.
+        auroc_interval: its 95 % bootstrap interval over groups (videos where none are known); None for one group.
         num_positive_frames: positive frames of the whole split, the same in each row.
         num_frames: negative frames of this kind.
         num_tracks: tracks these frames belong to.
@@ -62,7 +60,8 @@ class SourceRow:
         average_precision: VOC AP within the corpus; None where nothing in it speaks.
         chance: share of positive frames, the AP of a constant score.
         auroc: within the corpus; None where frames are all of one kind.
-        auroc_interval: 95 % bootstrap interval over the videos of the corpus; None for one video.
+        auroc_interval: 95 % bootstrap interval over the groups of the corpus (its videos where none are known); None
+            for one group.
         num_frames: frames of the corpus.
         num_tracks: tracks of the corpus.
         num_videos: videos of the corpus.
@@ -88,16 +87,26 @@ def track_sources(tracks: Iterable[FaceTrack]) -> dict[FaceKey, str]:
     return {(track.video_id, track.entity_id): track.source for track in tracks}
 
 
+def track_groups(tracks: Iterable[FaceTrack]) -> dict[FaceKey, str]:
+    """What a bootstrap draws as a whole for each track: its group, or its video where it has none."""
+    return {(track.video_id, track.entity_id): track.group or track.video_id for track in tracks}
+
+
 def per_role(
-    joined: Joined, role_of_entity: Mapping[FaceKey, str], resamples: int = 1000, seed: int = 0
+    joined: Joined,
+    role_of_entity: Mapping[FaceKey, str],
+    resamples: int = 1000,
+    seed: int = 0,
+    group_of_entity: Mapping[FaceKey, str] | None = None,
 ) -> list[RoleRow]:
     """Measures each kind of negative frame against all positive frames.
 
     Args:
         joined: labels and scores of the split.
         role_of_entity: (video_id, entity_id) to role; tracks of other splits may be in it.
-        resamples: bootstrap resamples of the videos; 0 for no intervals.
+        resamples: bootstrap resamples of the groups; 0 for no intervals.
         seed: seed of the bootstrap.
+        group_of_entity: (video_id, entity_id) to the group that is drawn as a whole; None draws whole videos.
 
     Returns:
         One row per kind that occurs, by name, ``pauses`` first.
@@ -106,7 +115,8 @@ def per_role(
         AvfusionError: the split has no positive frame, or a track has no entry.
     """
     face, faces = group_index(joined.video_id, joined.entity_id)
-    names = _names_of(faces, role_of_entity, "role")
+    names = [name or UNKNOWN for name in names_of_faces(faces, role_of_entity, "role")]
+    groups = independent_groups(joined.video_id, joined.entity_id, group_of_entity)
     speaks = np.bincount(face, weights=joined.speaking, minlength=len(faces)) > 0
     kind_of_face = np.array([PAUSES if spoken else name for name, spoken in zip(names, speaks, strict=True)])
     kind, negative = kind_of_face[face], ~joined.speaking
@@ -123,7 +133,7 @@ def per_role(
                 average_precision=ranking.average_precision(),
                 chance=float(joined.speaking[kept].mean()),
                 auroc=ranking.auroc(),
-                auroc_interval=bootstrap_interval(joined.video_id[kept], ranking.auroc, resamples, seed=seed),
+                auroc_interval=bootstrap_interval(groups[kept], ranking.auroc, resamples, seed=seed),
                 num_positive_frames=int(joined.speaking.sum()),
                 num_frames=int(of_role.sum()),
                 num_tracks=len(np.unique(face[of_role])),
@@ -134,15 +144,20 @@ def per_role(
 
 
 def per_source(
-    joined: Joined, source_of_entity: Mapping[FaceKey, str], resamples: int = 1000, seed: int = 0
+    joined: Joined,
+    source_of_entity: Mapping[FaceKey, str],
+    resamples: int = 1000,
+    seed: int = 0,
+    group_of_entity: Mapping[FaceKey, str] | None = None,
 ) -> list[SourceRow]:
     """Measures each corpus by itself.
 
     Args:
         joined: labels and scores of the split.
         source_of_entity: (video_id, entity_id) to corpus; tracks of other splits may be in it.
-        resamples: bootstrap resamples of the videos; 0 for no intervals.
+        resamples: bootstrap resamples of the groups; 0 for no intervals.
         seed: seed of the bootstrap.
+        group_of_entity: (video_id, entity_id) to the group that is drawn as a whole; None draws whole videos.
 
     Returns:
         One row per corpus, by name.
@@ -151,11 +166,13 @@ def per_source(
         AvfusionError: a track has no entry.
     """
     face, faces = group_index(joined.video_id, joined.entity_id)
-    source = np.array(_names_of(faces, source_of_entity, "source"))[face]
+    names = [name or UNKNOWN for name in names_of_faces(faces, source_of_entity, "source")]
+    source = np.array(names)[face]
+    groups = independent_groups(joined.video_id, joined.entity_id, group_of_entity)
     rows = []
     for name in sorted(set(source.tolist())):
         kept = source == name
-        labels, videos = joined.speaking[kept], joined.video_id[kept]
+        labels = joined.speaking[kept]
         ranking = Ranking(labels, joined.score[kept])
         both = labels.any() and not labels.all()
         rows.append(
@@ -164,21 +181,10 @@ def per_source(
                 average_precision=ranking.average_precision() if labels.any() else None,
                 chance=float(labels.mean()),
                 auroc=ranking.auroc() if both else None,
-                auroc_interval=bootstrap_interval(videos, ranking.auroc, resamples, seed=seed) if both else None,
+                auroc_interval=bootstrap_interval(groups[kept], ranking.auroc, resamples, seed=seed) if both else None,
                 num_frames=int(kept.sum()),
                 num_tracks=len(np.unique(face[kept])),
-                num_videos=len(group_index(videos)[1]),
+                num_videos=len(group_index(joined.video_id[kept])[1]),
             )
         )
     return rows
-
-
-def _names_of(faces: list[FaceKey], names: Mapping[FaceKey, str], kind: str) -> list[str]:
-    """The name of each face, ``unknown`` for an empty one."""
-    absent = [face for face in faces if face not in names]
-    if absent:
-        raise AvfusionError(
-            f"no {kind} for {len(absent)} of {len(faces)} tracks, first {absent[0][1]!r} in {absent[0][0]!r}, expected "
-            "one for each: scores and tracks come from different datasets or splits"
-        )
-    return [names[face] or UNKNOWN for face in faces]

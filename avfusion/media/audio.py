@@ -76,20 +76,6 @@ class LogMel(nn.Module):
             return scaled.transpose(-2, -1).contiguous()
 
 
-def log_mel(audio: Tensor, num_mels: int = 64) -> Tensor:
-    """The frames of :class:`LogMel` as a function, for one-off use.
-
-    Args:
-        audio: ``(N,)`` or ``(B, N)`` float32 sound at 16 kHz.
-        num_mels: number of mel bins ``M``.
-
-    Returns:
-        ``(..., N // 160, M)`` float32.
-    """
-    features: Tensor = LogMel(num_mels).to(audio.device)(audio)
-    return features
-
-
 @overload
 def fit_to_frames(audio: Tensor, num_video_frames: int) -> Tensor: ...
 @overload

@@ -7,7 +7,6 @@ over a track of 10 s so that windows are full and edges weigh little.
 
 from __future__ import annotations
 
-import argparse
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +16,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from avfusion.clock import AUDIO_FRAMES_PER_VIDEO_FRAME
 from avfusion.config import Config, load_config
-from avfusion.errors import run_command
+from avfusion.errors import CommandParser, run_command
 from avfusion.models.detector import build_model
 
 TRACK_FRAMES = 250
@@ -54,12 +53,12 @@ def measure_cost(config: Config) -> Cost:
 
 
 def main() -> int:
-    """The command."""
-    parser = argparse.ArgumentParser(prog="python -m avfusion.models.cost", description=__doc__.split("\n\n")[0])
-    parser.add_argument("config", type=Path, nargs="?", help="a YAML of configs/; without it the defaults")
-    known, overrides = parser.parse_known_args()
+    """The command; returns its exit code."""
 
     def body() -> None:
+        parser = CommandParser(prog="python -m avfusion.models.cost", description=__doc__.split("\n\n")[0])
+        parser.add_argument("config", type=Path, nargs="?", help="a YAML of configs/; without it the defaults")
+        known, overrides = parser.parse_known_args()
         cost = measure_cost(load_config(known.config, overrides))
         print(f"{'part':16} {'parameters':>12} {'multiply-adds per face-frame':>30}")
         for part, (parameters, multiply_adds) in cost.by_part.items():

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -44,35 +44,36 @@ class RunLogger:
         }
         self._file.write(json.dumps(row) + "\n")
         self._file.flush()
-        self._to_wandb(row)
+        self._tell_wandb(lambda run: run.log(row))
 
     def log_images(self, images: Sequence[Path], key: str, step: int) -> None:
         """Logs PNG files, captioned with their names."""
-        if self._run is None or not images:
-            return
-        import wandb
 
-        self._to_wandb({"step": step, key: [wandb.Image(str(path), caption=path.stem) for path in images]})
+        def send(run: Any) -> None:
+            import wandb
+
+            run.log({"step": step, key: [wandb.Image(str(path), caption=path.stem) for path in images]})
+
+        if images:
+            self._tell_wandb(send)
 
     def summarize(self, numbers: Mapping[str, Number]) -> None:
         """Puts the run's headline figures where W&B's run table shows them."""
-        if self._run is not None:
-            for key, value in numbers.items():
-                self._run.summary[key] = value
+        self._tell_wandb(lambda run: run.summary.update(dict(numbers)))
 
     def close(self) -> None:
         """Ends the W&B run and closes the file."""
         self._file.close()
-        if self._run is not None:
-            self._run.finish()
-            self._run = None
+        self._tell_wandb(lambda run: run.finish())
+        self._run = None
 
-    def _to_wandb(self, row: dict[str, Any]) -> None:
+    def _tell_wandb(self, tell: Callable[[Any], Any]) -> None:
+        """W&B must never end a training: when it fails, that is said once, and log.jsonl has the numbers."""
         if self._run is None:
             return
         try:
-            self._run.log(row)
-        except Exception as error:  # W&B must never end a training; log.jsonl has the numbers
+            tell(self._run)
+        except Exception as error:
             print(f"W&B failed ({error}); going on with log.jsonl alone", file=sys.stderr)
             self._run = None
 
@@ -93,9 +94,9 @@ def _start_wandb(config: Config, run_dir: Path, wandb_id: str | None) -> Any:
     if mode == "auto":
         mode = os.environ.get("WANDB_MODE") or "online"
     why = ""
-    if mode == "online" and not _logged_in():
-        mode, why = "offline", " (not logged in: wandb login)"  # online would ask for a key
     try:
+        if mode == "online" and not _logged_in():
+            mode, why = "offline", " (not logged in: wandb login)"  # online would ask for a key
         run = wandb.init(
             project=config.wandb.project,
             entity=config.wandb.entity,
@@ -123,12 +124,14 @@ def _start_wandb(config: Config, run_dir: Path, wandb_id: str | None) -> Any:
 
 def _logged_in() -> bool:
     """Whether W&B has an API key, found without asking for one."""
-    if os.environ.get("WANDB_API_KEY"):
+    if os.environ.get("WANDB_API_KEY") or os.environ.get("WANDB_IDENTITY_TOKEN_FILE"):
         return True
     import netrc
     from urllib.parse import urlsplit
 
-    host = urlsplit(os.environ.get("WANDB_BASE_URL", "https://api.wandb.ai")).hostname or ""
+    import wandb
+
+    host = urlsplit(str(wandb.setup().settings.base_url)).hostname or ""  # a server of one's own, if one is set
     for name in (os.environ.get("NETRC"), "~/.netrc", "~/_netrc"):
         try:
             if name and netrc.netrc(os.path.expanduser(name)).authenticators(host):

@@ -49,7 +49,7 @@ class Trainer:
         run_dir: its folder.
         train: tracks to learn from.
         val: tracks to score after each epoch.
-        resume: go on from ``checkpoints/last.pt``.
+        resume: go on from ``checkpoints/last.pt`` (from the beginning where there is none yet).
     """
 
     def __init__(
@@ -65,14 +65,20 @@ class Trainer:
         self.examples = Examples(train, config.data, augment=True, seed=config.run.seed)
         self.val_examples = Examples(val, config.data)
         self.progress = Progress()
-        self.samplers = self._samplers(train)
-        self.total_steps = sum(len(sampler) for sampler in self.samplers)
-        wandb_id = self._restore(read_checkpoint(run_dir / "checkpoints" / "last.pt")) if resume else None
+        # Sound and picture are contrasted only where the model has both.
+        both = config.model.modality == "audio_visual"
+        self.contrastive_epochs = config.train.contrastive_epochs if both else 0
+        self.epochs = self.contrastive_epochs + config.train.epochs
+        self.sampler = self._sampler(train)
+        self.batches = ClipLoader(self.examples, self.sampler, config.data.workers)
+        self.total_steps = sum(len(self.sampler.batches(epoch)) for epoch in range(self.epochs))
+        last = run_dir / "checkpoints" / "last.pt"
+        wandb_id = self._restore(read_checkpoint(last)) if resume and last.is_file() else None
         self.logger = RunLogger(config, run_dir, wandb_id)
 
     def fit(self) -> Path:
         """Trains to the end and returns the path of the best checkpoint."""
-        total = len(self.samplers)
+        total = self.epochs
         parameters = sum(p.numel() for p in self.model.parameters())
         print(
             f"{parameters / 1e6:.2f} M parameters on {self.device}; {len(self.examples)} training tracks,"
@@ -81,7 +87,7 @@ class Trainer:
         )
         started = time.monotonic() - self.progress.seconds
         for epoch in range(self.progress.epoch, total):
-            contrast_only = epoch < self.config.train.contrastive_epochs
+            contrast_only = epoch < self.contrastive_epochs
             numbers = self._train_epoch(epoch, contrast_only)
             numbers["val/ap"] = self._validate()
             self.progress.epoch = epoch + 1
@@ -106,8 +112,8 @@ class Trainer:
             )
         return self.run_dir / "checkpoints" / "best.pt"
 
-    def _samplers(self, train: ClipDataset) -> list[TrainingSampler]:
-        """One sampler an epoch; the contrastive epochs draw only tracks in which somebody speaks."""
+    def _sampler(self, train: ClipDataset) -> TrainingSampler:
+        """Draws the batches of every epoch; the contrastive epochs take only tracks in which somebody speaks."""
         data, lengths = self.config.data, [track.num_frames for track in train.tracks]
         speaking = [i for i, track in enumerate(train.tracks) if track.speaking.any()]
         if not speaking:
@@ -116,23 +122,21 @@ class Trainer:
             raise AvfusionError(
                 f"{train.name}: no frame of the validation split is labelled as speaking: no AP to train by"
             )
-        samplers = []
-        for epoch in range(self.config.train.contrastive_epochs + self.config.train.epochs):
-            keep = speaking if epoch < self.config.train.contrastive_epochs else None
-            samplers.append(TrainingSampler(lengths, data.clip_frames, data.batch_frames, self.config.run.seed, keep))
-            samplers[-1].set_epoch(epoch)
-        return samplers
+        return TrainingSampler(
+            lengths, data.clip_frames, data.batch_frames, self.config.run.seed, speaking, self.contrastive_epochs
+        )
 
     def _train_epoch(self, epoch: int, contrast_only: bool) -> dict[str, float]:
         self.model.train()
         sums: dict[str, float] = defaultdict(float)
-        batches = ClipLoader(self.examples, self.samplers[epoch], self.config.data.workers)
-        began, frames = time.monotonic(), 0
-        for batch in tqdm(batches, desc=f"epoch {epoch + 1}/{len(self.samplers)}", leave=False, disable=None):
+        self.sampler.set_epoch(epoch)
+        began, frames, steps = time.monotonic(), 0, len(self.sampler)
+        shown = tqdm(self.batches, desc=f"epoch {epoch + 1}/{self.epochs}", total=steps, leave=False, disable=None)
+        for batch in shown:
             for key, value in self._step(batch.to(self.device), contrast_only).items():
                 sums[key] += value
             frames += int(batch.frame_mask.sum())
-        numbers = {f"train/{key}": value / len(batches) for key, value in sums.items()}
+        numbers = {f"train/{key}": value / steps for key, value in sums.items()}
         numbers["train/frames_per_s"] = frames / (time.monotonic() - began)
         return numbers
 
@@ -181,7 +185,8 @@ class Trainer:
         }
         if self.device.type == "cuda":
             state["cuda_rng"] = torch.cuda.get_rng_state(self.device)
-        for name in ["last.pt"] + ["best.pt"] * is_best:
+        # The best one first: "last" knows the best score, so the best must never be missing beside it.
+        for name in ["best.pt"] * is_best + ["last.pt"]:
             save_checkpoint(self.run_dir / "checkpoints" / name, self.model, self.config, state)
 
     def _restore(self, content: dict[str, Any]) -> str | None:

@@ -46,7 +46,7 @@ def _provenance(report: dict[str, Any]) -> str:
         f"- checkpoint: `{checkpoint['path']}`, epoch {checkpoint['epoch']}, sha256 `{checkpoint['sha256'][:16]}`",
         f"- seed {report['seed']}; " + ", ".join(f"{name} {version}" for name, version in versions.items()),
         "- AP: VOC all-point interpolation over all face boxes of the split, as AVA defines it; intervals: 95 %,"
-        " bootstrap over videos",
+        f" bootstrap over the {report['all']['num_groups']} independent sources of the tracks",
     ]
     if report["model"].get("audio_bypass"):
         lines.append("- sound also reaches the classifier around the attention: alignment maps need not explain scores")
@@ -112,7 +112,7 @@ def _tables(report: dict[str, Any]) -> list[tuple[str, list[str], list[list[str]
         tables.append(
             (
                 "Offset accuracy: sound moved by -8..8 frames found again within ±1 frame, searched over ±12",
-                ["corpus", "accuracy", "chance", "median error", "clips"],
+                ["corpus", "accuracy", "always 0", "median error", "clips"],
                 [
                     [
                         row["source"],

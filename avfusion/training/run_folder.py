@@ -8,15 +8,20 @@ from pathlib import Path
 from avfusion.config import Config, to_yaml
 from avfusion.errors import UsageError
 
+MADE_BEFORE_A_CHECKPOINT = {"config.yaml", "log.jsonl", "checkpoints", "wandb"}
+
 
 def make_run_folder(config: Config, config_name: str) -> Path:
     """Makes ``run.dir`` (default ``runs/<config>-<date>``) and writes ``config.yaml`` into it.
 
+    A folder in which a run began and was stopped before its first checkpoint is taken again.
+
     Raises:
-        UsageError: it already holds something.
+        UsageError: it already holds something else.
     """
     folder = Path(config.run.dir or f"runs/{config_name}-{datetime.now():%Y%m%d-%H%M%S}")
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+    begun = folder.is_dir() and not any(folder.glob("checkpoints/*.pt"))
+    if folder.exists() and not (begun and {entry.name for entry in folder.iterdir()} <= MADE_BEFORE_A_CHECKPOINT):
         raise UsageError(
             f"run.dir={folder} already exists; go on with it by `python train.py --resume {folder}`,"
             " or choose another by --run.dir=FOLDER"

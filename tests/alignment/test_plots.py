@@ -41,7 +41,6 @@ def clip(heads: int = 1, frames: int = 25, **changes: object) -> ClipAlignment:
         "speaking": speaking,
         "scores": np.where(speaking, 0.9, 0.1).astype(np.float32),
         "weights": weights.astype(np.float32),
-        "model": "runs/tiny",
     }
     return ClipAlignment(**{**values, **changes})  # type: ignore[arg-type]
 
@@ -88,11 +87,25 @@ def test_figures_beside_the_heads_are_those_of_the_speaking_frames() -> None:
     assert shown[at : at + 3] == ["head 2", "lag +0 ms · width 292 ms", "null 50 %"]
 
 
-def test_a_head_that_hears_nothing_says_so() -> None:
-    example = clip(heads=1)
-    example.weights[:] = 0.0
-    assert "lag none · width none" in texts(alignment_figure(example))
-    assert "null 100 %" in texts(alignment_figure(example))
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("heard", [0.0, 0.08, 0.19])
+def test_a_head_that_mostly_hears_nothing_has_no_lag(heard: float) -> None:
+    example = clip(heads=2)
+    example.weights[0] *= heard / 0.8
+    figure = alignment_figure(example)
+    shown = texts(figure)
+    at = shown.index("head 1")
+    assert shown[at : at + 3] == ["head 1", "mostly nothing heard", f"null {100 - 100 * heard:.0f} %"]
+    assert shown[shown.index("head 2") + 1].startswith("lag ")
+    first, second = maps(figure)
+    assert [line for line in first.lines if line.get_marker() in ("<", ">")] == []
+    assert len([line for line in second.lines if line.get_marker() in ("<", ">")]) == 2
+
+
+def test_a_head_that_hears_a_fifth_has_a_lag() -> None:
+    example = clip()
+    example.weights[0] *= 0.21 / 0.8
+    assert "lag +60 ms · width 0 ms" in texts(alignment_figure(example))
 
 
 def test_attention_outside_the_picture_is_counted() -> None:
@@ -108,9 +121,9 @@ def test_median_lag_is_marked_at_both_ends() -> None:
     np.testing.assert_allclose(marks, [0.06, 0.06])
 
 
-def test_titles_name_clip_role_label_model_and_scores() -> None:
+def test_titles_name_clip_role_label_and_scores() -> None:
     first, second, *_ = texts(alignment_figure(clip(frames=100)))
-    assert first == "video_7:1 · own_sound · runs/tiny"
+    assert first == "video_7:1 · own_sound"
     assert second == f"label: speaking in 25 % of frames · mean score 0.30 (0.90 speaking, 0.10 not) · {SUBTITLE}"
 
 
@@ -180,12 +193,22 @@ def _hidden_tick(text: Text, figure: Figure) -> bool:
     return False
 
 
-@pytest.mark.parametrize("name", ["video_$1$^{", r"\frac{", "人 speaks <b>"])
-@pytest.mark.filterwarnings("ignore:Glyph")
-def test_names_are_text_and_no_formula(tmp_path: Path, name: str) -> None:
-    figure = alignment_figure(clip(title=name, model=name))
-    save_figure(figure, tmp_path / "clip.png")
-    assert texts(figure)[0] == f"{name} · own_sound · {name}"
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        ("video_$1$^{", "video_$1$^{"),
+        (r"\frac{", r"\frac{"),
+        ("détection ± Ελλάδα Москва", "détection ± Ελλάδα Москва"),
+        ("人脸 speaks <b>", r"\u4eba\u8138 speaks <b>"),
+        ("한 \U00020000\n\udc80", r"\ud55c \U00020000\n\udc80"),  # no glyphs, a new line, half a letter
+    ],
+)
+@pytest.mark.filterwarnings("error")
+def test_names_are_text_that_can_be_drawn_and_no_formula(tmp_path: Path, name: str, shown: str) -> None:
+    figure = alignment_figure(clip(title=name, role=name))
+    for suffix in ("png", "svg", "pdf"):
+        save_figure(figure, tmp_path / f"clip.{suffix}")
+    assert texts(figure)[0] == f"{shown} · {shown}"
 
 
 @pytest.mark.filterwarnings("error")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -69,6 +71,35 @@ def test_resync_moves_the_sound_under_the_picture(cache_gb: float) -> None:
     assert plain[request].speaking.any()
     assert not moved[request].speaking.any()
     assert moved._clip(request, np.random.default_rng(0)).audio[0] != plain._clip(request, None).audio[0]
+
+
+def test_only_what_speaks_is_moved_and_not_when_it_must_stay() -> None:
+    config = data_config()
+    config.augment.resync = 1.0
+    dataset = Ramp([40, 40])
+    dataset.tracks[1] = replace(dataset.tracks[1], speaking=np.zeros(40, bool))
+    examples = Examples(dataset, config, augment=True)
+    plain = Examples(dataset, config)
+    rng = np.random.default_rng(0)
+    silent, kept = Request(1, 5, 20), Request(0, 5, 20, in_sync=True)
+    assert np.array_equal(examples._clip(silent, rng).audio, plain._clip(silent, None).audio)
+    assert np.array_equal(examples._clip(kept, rng).audio, plain._clip(kept, None).audio)
+
+
+def test_contrastive_epochs_draw_speaking_tracks_in_sync_and_later_ones_all() -> None:
+    sampler = TrainingSampler([30, 40, 50], 60, 120, seed=0, speaking=[0, 2], contrastive_epochs=2)
+    for epoch, tracks, in_sync in ((0, {0, 2}, True), (1, {0, 2}, True), (2, {0, 1, 2}, False)):
+        requests = [request for batch in sampler.batches(epoch) for request in batch]
+        assert {r.track for r in requests} == tracks
+        assert {r.in_sync for r in requests} == {in_sync}
+
+
+def test_one_loader_serves_all_epochs_and_its_workers_keep_their_clips() -> None:
+    sampler = TrainingSampler([20, 25], 16, 64, seed=1)
+    batches = ClipLoader(Examples(Ramp([20, 25]), data_config()), sampler, workers=1)
+    for epoch in range(3):
+        sampler.set_epoch(epoch)
+        assert {r.epoch for batch in batches for r in batch.requests} == {epoch}
 
 
 def test_collate_pads_with_zeros_and_masks_them() -> None:

@@ -123,7 +123,12 @@ def test_shifted_sound_is_the_own_sound_turned_and_nobody_is_the_speaker() -> No
 
 @pytest.mark.parametrize(
     ("role", "sound", "crops"),
-    [("other_clip", "b", "a.mp4"), ("other_voice", "speech/train0", "a.mp4"), ("still_face", "b", "a-still.mp4")],
+    [
+        ("other_clip", "b", "a.mp4"),
+        ("other_voice", "speech/train0", "a.mp4"),
+        ("moving_face", "b", "a.mp4"),
+        ("still_face", "b", "a-still.mp4"),
+    ],
 )
 def test_a_foreign_voice_makes_nobody_the_speaker(role: str, sound: str, crops: str) -> None:
     scene = compose_scene(recipe(role, sound=sound), CLIPS, load_sound)
@@ -152,6 +157,7 @@ def test_two_faces_share_one_sound_and_each_is_labeled_by_its_own_voice() -> Non
 
     right = compose_scene(recipe("two_faces", "right_heard_other_still", ("a", "x")), CLIPS, load_sound)
     np.testing.assert_array_equal(right.audio, CLIPS["x"].audio)
+    assert [track.clip_id for track in right.tracks] == ["a", "x"]
     assert [track.crops for track in right.tracks] == ["a-still.mp4", "x.mp4"]
     assert [track.speaking.sum() for track in right.tracks] == [0, 35]
 
@@ -232,13 +238,35 @@ def test_a_moving_mouth_is_as_often_heard_as_not_and_noise_comes_with_both() -> 
         assert 0.2 < counts["mixed"] / (counts["mixed"] + counts["clean"]) < 0.6
 
 
-def test_a_silent_face_is_only_ever_a_still_face() -> None:
+def test_a_face_that_never_speaks_is_only_ever_seen_under_a_foreign_voice() -> None:
     by_face = defaultdict(set)
     for scene in plan_scenes(many_clips(), VOICES, NOISES, seed=0):
         for name in scene.faces:
             by_face[name].add(scene.role)
         assert "mute" not in (scene.sound, scene.interferer)
-    assert by_face["mute"] == {"still_face"}
+        assert scene.sound or scene.role != "moving_face"
+    assert by_face["mute"] == {"moving_face"}
+
+
+@pytest.mark.parametrize("num_frames", [15, 20, 30, 45, 100])
+def test_a_shift_is_one_both_ways_round_the_circle(num_frames: int) -> None:
+    clips = [ClipFacts(f"short{n}", "c", "t", "train", num_frames, 2, has_still=False) for n in range(100)]
+    shifts = [r.shift_s for r in plan_scenes(clips, VOICES, NOISES, seed=0) if r.role == "shifted"]
+    assert len(shifts) == 100
+    length_s = num_frames / 25
+    distances = [min(abs(shift) % length_s, -abs(shift) % length_s) for shift in shifts]
+    assert min(distances) >= 0.3 - 1e-9
+    assert max(np.abs(shifts)) <= 1.5
+    if num_frames >= 20:
+        assert min(shifts) < 0 < max(shifts)
+        assert np.ptp(np.abs(shifts)) > 0.8 * (min(1.5, length_s - 0.3) - 0.3)  # the whole range is used
+
+
+def test_a_clip_under_600_ms_is_never_shifted() -> None:
+    clips = [ClipFacts(f"short{n}", "c", "t", "train", 14, 1, has_still=False) for n in range(20)]
+    roles = Counter(recipe.role for recipe in plan_scenes(clips, VOICES, NOISES, seed=0))
+    assert roles["shifted"] == 0
+    assert roles["own_sound"] >= 20
 
 
 def test_speakers_are_shared_out_without_overlap_whatever_the_order() -> None:

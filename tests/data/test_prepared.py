@@ -51,6 +51,7 @@ def add_scene(writer: PreparedWriter, scene: int, start_s: float = 0.0) -> None:
         audio=writer.audio("train", video_id, staircase(start_s, NUM_FRAMES)),
         role="own_sound",
         source="test",
+        group=f"clip {scene}",
     )
     boxes = np.tile(np.array([0.1, 0.2, 0.3, 0.4], dtype=np.float32) + np.float32(0.1 * scene), (NUM_FRAMES, 1))
     writer.add_scene(
@@ -81,6 +82,7 @@ def test_what_is_read_is_what_was_written(tmp_path: Path, start_s: float) -> Non
     for scene, video_id in enumerate(VIDEO_IDS):
         track = dataset.tracks[by_video[video_id]]
         assert (track.entity_id, track.role, track.source) == (f"{video_id}:1", "own_sound", "test")
+        assert track.group == f"clip {scene}"
         np.testing.assert_array_equal(track.speaking, speaking_of(scene))
         np.testing.assert_allclose(track.boxes_xyxy[5], np.array([0.1, 0.2, 0.3, 0.4]) + 0.1 * scene, atol=1e-6)
         assert track.timestamps_s[3] == pytest.approx(start_s + 0.12)
@@ -88,6 +90,16 @@ def test_what_is_read_is_what_was_written(tmp_path: Path, start_s: float) -> Non
         np.testing.assert_allclose(clip.crops[:, 8, 8], levels(scene)[4:9, 8, 8], atol=2)
         np.testing.assert_allclose(clip.audio, np.repeat(np.arange(5, 10) / 64, 640), atol=1e-4)
         np.testing.assert_array_equal(clip.speaking, speaking_of(scene)[4:9])
+
+
+@pytest.mark.parametrize(("columns", "role", "source"), [(9, "own_sound", "test"), (7, "", "")])
+def test_older_tables_without_the_last_columns_are_read(tmp_path: Path, columns: int, role: str, source: str) -> None:
+    root = write_dataset(tmp_path / "d")
+    table = root / "tracks.csv"
+    assert table.read_text().splitlines()[0].endswith(",audio,role,source,group")
+    table.write_text("".join(",".join(line.split(",")[:columns]) + "\n" for line in table.read_text().splitlines()))
+    tracks = PreparedDataset(root, "train").tracks
+    assert {(track.role, track.source, track.group) for track in tracks} == {(role, source, "")}
 
 
 def test_a_stretch_is_a_part_of_the_unbroken_track(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import shutil
 import sys
+from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
@@ -16,26 +17,27 @@ import soundfile
 import data_prep.compose as command
 from avfusion.data.compose import compose_scene
 from avfusion.data.prepared import PreparedDataset
-from data_prep.source_clips import read_word_times
 
 TALKERS = {"ann": "train", "ben": "train", "cat": "val", "dan": "val", "eve": "test", "fay": "test"}
 ALIGN = "0 15000 sil\n15000 30000 bin\n30000 35000 blue\n35000 50000 sil\n"  # speech from 0.6 to 1.4 s
 
 
-def write_clip(path: Path, seed: int) -> None:
+def write_clip(path: Path, seed: int, level: float = 3000, with_sound: bool = True) -> None:
     """Two seconds: a bright square that moves over a dark picture, with noise for sound."""
     path.parent.mkdir(parents=True, exist_ok=True)
     rng = np.random.default_rng(seed)
     with av.open(str(path), "w") as container:
         video = container.add_stream("libx264", rate=25, options={"preset": "ultrafast"})
         video.width, video.height, video.pix_fmt = 96, 64, "yuv420p"
-        audio = container.add_stream("pcm_s16le", rate=16_000, layout="mono")
+        audio = container.add_stream("pcm_s16le", rate=16_000, layout="mono") if with_sound else None
         for index in range(50):
             picture = np.full((64, 96, 3), 30 + seed, dtype=np.uint8)
             picture[20 + index % 5 : 40, 40:60] = 200
             container.mux(video.encode(av.VideoFrame.from_ndarray(picture, format="rgb24")))
         container.mux(video.encode(None))
-        samples = (3000 * rng.standard_normal((1, 32_000))).astype(np.int16)
+        if audio is None:
+            return
+        samples = (level * rng.standard_normal((1, 32_000))).astype(np.int16)
         sound = av.AudioFrame.from_ndarray(samples, format="s16", layout="mono")
         sound.sample_rate, sound.pts = 16_000, 0
         container.mux(audio.encode(sound))
@@ -92,6 +94,9 @@ def test_the_dataset_is_whole_and_its_labels_follow_the_words(made: Path, split:
             np.testing.assert_array_equal(np.flatnonzero(track.speaking), np.arange(15, 35))
         elif track.role != "two_faces":
             assert not track.speaking.any()
+        if track.role != "two_faces":
+            assert track.video_id.startswith(f"{track.role}-{track.group}-")
+        assert f"{track.group.replace('/', '_')}" in dataset.rows[dataset.tracks.index(track)].crops
     talkers = {name for name, of in TALKERS.items() if of == split}
     with (made / "truth" / f"{split}.csv").open(newline="") as file:
         for row in csv.DictReader(file):
@@ -130,6 +135,40 @@ def test_a_broken_run_continues_to_the_same_files(
     before = calls
     assert run(sources, tmp_path / "dataset") == 0  # finished: nothing is done again
     assert calls == before
+
+
+def test_clips_without_a_sound_stream_are_named_and_left_out(
+    sources: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    copy = tmp_path / "sources"
+    shutil.copytree(sources, copy)
+    for name in ("ann/take0", "ben/take1"):  # nobody knows whether these talk
+        write_clip(copy / "clips" / f"{name}.mkv", 0, with_sound=False)
+    write_clip(copy / "clips" / "ben/take0.mkv", 0, level=0)  # this one is known to be silent
+    for message in ("left out 2 of 12 clips without a sound stream: ", "is finished already"):
+        assert run(copy, tmp_path / "out") == 0
+        output = capsys.readouterr()
+        assert message in output.err + output.out
+        if "left out" in message:
+            (line,) = (line for line in output.err.splitlines() if "left out" in line)
+            assert line.endswith(f"{copy / 'clips' / 'ann' / 'take0.mkv'}, {copy / 'clips' / 'ben' / 'take1.mkv'}")
+    roles = defaultdict(set)
+    for track in PreparedDataset(tmp_path / "out", "train").tracks:
+        roles[track.group].add(track.role)
+        assert track.group == "ann/take1" or not track.speaking.any()
+    assert roles.keys() == {"ann/take1", "ben/take0"}
+    assert roles["ben/take0"] == {"moving_face"}
+    assert "own_sound" in roles["ann/take1"]
+
+
+def test_clips_all_without_sound_make_no_dataset(
+    sources: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copytree(sources, tmp_path / "sources")
+    for path in (tmp_path / "sources" / "clips").rglob("*.mkv"):
+        write_clip(path, 0, with_sound=False)
+    assert run(tmp_path / "sources", tmp_path / "out") == 1
+    assert "none of 12 clips has a sound stream" in capsys.readouterr().err
 
 
 def test_other_settings_in_the_same_folder_are_refused(
@@ -198,11 +237,6 @@ def test_a_folder_per_talker_is_split_by_talker(sources: Path, tmp_path: Path) -
     assert len(entries) == 11
     assert {entry.talker for entry in entries} == {f"own/{name}" for name in TALKERS}
     assert len({(entry.talker, entry.split) for entry in entries}) == len(TALKERS)
-
-
-def test_word_times_are_in_twenty_five_thousandths(tmp_path: Path) -> None:
-    (tmp_path / "x.align").write_text(ALIGN)
-    assert read_word_times(tmp_path / "x.align") == [(0.6, 1.2), (1.2, 1.4)]
 
 
 def test_real_clips_become_a_dataset(shared: Path, tmp_path: Path) -> None:

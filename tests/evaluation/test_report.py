@@ -50,6 +50,34 @@ def test_intervals_hold_the_extremes_of_two_videos():
     assert report.auroc_interval == pytest.approx((0.0, 1.0))
 
 
+def test_intervals_are_over_groups_where_they_are_known():
+    # The two videos of the case above four times over. As eight videos the extremes are never drawn; as two groups they
+    # are. An empty group stands for the video.
+    videos = [f"{kind}{n}" for kind in "ab" for n in range(4) for _ in range(2)]
+    joined = make_joined([1, 0] * 8, [0.9, 0.1] * 4 + [0.2, 0.8] * 4, videos=videos)
+    keys = {(video, "e") for video in videos}
+    by_video = evaluate(joined, 400, 0, dict.fromkeys(keys, ""))
+    assert by_video == evaluate(joined, 400)
+    assert (by_video.num_videos, by_video.num_groups) == (8, 8)
+    low, high = by_video.auroc_interval
+    assert low > 0.0
+    assert high < 1.0
+    by_group = evaluate(joined, 400, 0, {key: key[0][0] for key in keys})
+    assert (by_group.num_videos, by_group.num_groups) == (8, 2)
+    assert by_group.auroc == by_video.auroc
+    assert by_group.auroc_interval == pytest.approx((0.0, 1.0))
+    assert by_group.average_precision_interval == pytest.approx((0.5, 1.0))
+
+
+def test_one_group_has_no_interval_and_a_track_without_group_is_an_error():
+    joined = make_joined([1, 0, 1, 0], [0.9, 0.1, 0.2, 0.8], videos=[*"aabb"])
+    report = evaluate(joined, 10, 0, {("a", "e"): "x", ("b", "e"): "x"})
+    assert report.auroc_interval is None
+    assert report.notes == ("one group: no interval",)
+    with pytest.raises(AvfusionError, match="no group for 1 of 2 tracks, first 'e' in 'b'"):
+        evaluate(joined, 10, 0, {("a", "e"): "x"})
+
+
 def test_one_video_has_no_interval_and_says_so():
     report = evaluate(make_joined(*PLAIN))
     assert report.average_precision_interval is None

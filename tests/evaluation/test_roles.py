@@ -7,7 +7,7 @@ import pytest
 
 from avfusion.errors import AvfusionError
 from avfusion.evaluation.join import Joined
-from avfusion.evaluation.roles import per_role, per_source, track_roles, track_sources
+from avfusion.evaluation.roles import per_role, per_source, track_groups, track_roles, track_sources
 from avfusion.tracks import FaceTrack
 
 # video, entity, speaking, score. Track talk speaks and pauses; listen has the same role but never speaks.
@@ -86,6 +86,38 @@ def test_the_interval_is_over_videos():
     assert row.auroc_interval == (0.0, 1.0)
 
 
+def test_scenes_of_one_source_are_drawn_together():
+    # As above, but the three scenes of each of three clips: AUROC is 0.5 unless a clip is missing as a whole.
+    rows = [
+        (f"{clip}-{n}", "e", label, score)
+        for clip, label, score in (("a", 1, 0.9), ("b", 0, 0.5), ("c", 1, 0.1))
+        for n in range(3)
+    ]
+    roles = {(video, "e"): "own" if label else "shifted" for video, _, label, _ in rows}
+    clips = {(video, "e"): video[0] for video, *_ in rows}
+    by_scene, by_clip = (per_role(joined_of(rows), roles, 400, 0, groups)[0] for groups in (None, clips))
+    assert by_scene.auroc == by_clip.auroc == 0.5
+    assert by_clip.auroc_interval == (0.0, 1.0)
+    low, high = by_scene.auroc_interval
+    assert low > 0.05
+    assert high < 0.95
+    # Giving each scene its video's name as group changes nothing.
+    (again,) = per_role(joined_of(rows), roles, 400, 0, {key: key[0] for key in roles})
+    assert again == by_scene
+
+
+def test_sources_are_resampled_over_their_groups():
+    rows = [(f"v{n}", "e", n % 2, n / 10) for n in range(8)]
+    sources = {(video, "e"): "ava" for video, *_ in rows}
+    halves = {(video, "e"): "first" if int(video[1]) < 4 else "second" for video, *_ in rows}
+    one = dict.fromkeys(halves, "the same")
+    (by_half,) = per_source(joined_of(rows), sources, 200, 0, halves)
+    # By hand: each half alone has 3 of 4 pairs right, both together 10 of 16.
+    assert by_half.auroc_interval == (10 / 16, 3 / 4)
+    (by_one,) = per_source(joined_of(rows), sources, 200, 0, one)
+    assert by_one.auroc_interval is None
+
+
 def test_an_empty_role_is_unknown_and_an_absent_one_an_error():
     found = per_role(joined_of(), {**ROLES, ("v2", "shift1"): "", ("v2", "shift2"): ""}, resamples=0)
     assert [row.role for row in found] == ["pauses", "own_sound", "unknown"]
@@ -114,8 +146,10 @@ def test_sources_stand_by_themselves():
     assert (radio.average_precision, radio.auroc, radio.chance) == (None, None, 0.0)
 
 
-def test_roles_and_sources_come_from_the_tracks():
+def test_roles_sources_and_groups_come_from_the_tracks():
     one = np.zeros(1, bool), np.zeros((1, 4), np.float32)
     tracks = [FaceTrack("v", "e", 0.0, *one, "v", role="shifted", source="ava"), FaceTrack("v", "f", 0.0, *one, "v")]
-    assert track_roles(tracks) == {("v", "e"): "shifted", ("v", "f"): ""}
-    assert track_sources(tracks) == {("v", "e"): "ava", ("v", "f"): ""}
+    tracks.append(FaceTrack("w", "g", 0.0, *one, "w", group="clip7"))
+    assert track_roles(tracks) == {("v", "e"): "shifted", ("v", "f"): "", ("w", "g"): ""}
+    assert track_sources(tracks) == {("v", "e"): "ava", ("v", "f"): "", ("w", "g"): ""}
+    assert track_groups(tracks) == {("v", "e"): "v", ("v", "f"): "v", ("w", "g"): "clip7"}

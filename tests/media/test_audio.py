@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 import avfusion
 from avfusion.errors import AvfusionError
-from avfusion.media.audio import LogMel, fit_to_frames, log_mel, mix_at_snr, num_samples_of, read_audio, write_audio
+from avfusion.media.audio import LogMel, fit_to_frames, mix_at_snr, num_samples_of, read_audio, write_audio
 
 
 def tone(num_samples: int, frequency_hz: float = 440.0, rate_hz: int = 16_000) -> NDArray[np.float32]:
@@ -45,7 +45,7 @@ def test_fit_to_frames_pads_and_cuts_at_the_end_only() -> None:
 def test_audio_frame_j_is_centered_on_j_hundredths_of_a_second(frame: int) -> None:
     audio = torch.zeros(16_000)
     audio[160 * frame] = 1.0
-    assert log_mel(audio).sum(dim=1).argmax().item() == frame
+    assert LogMel()(audio).sum(dim=1).argmax().item() == frame
 
 
 def test_equals_the_spectrogram_written_out() -> None:
@@ -62,19 +62,19 @@ def test_equals_the_spectrogram_written_out() -> None:
             left, peak, right = corners_hz[band : band + 3]
             triangle = np.maximum(0, np.minimum((bins_hz - left) / (peak - left), (right - bins_hz) / (right - peak)))
             expected = (np.log(power @ triangle + 1e-6) + 5.0) / 4.0
-            assert log_mel(torch.from_numpy(audio))[frame, band].item() == pytest.approx(expected, abs=1e-4)
+            assert LogMel()(torch.from_numpy(audio))[frame, band].item() == pytest.approx(expected, abs=1e-4)
 
 
 @pytest.mark.parametrize("num_samples", [0, 1, 100, 159, 160, 200, 201, 399, 400])
 def test_sound_shorter_than_the_window_is_padded(num_samples: int) -> None:
-    result = log_mel(torch.ones(num_samples))
+    result = LogMel()(torch.ones(num_samples))
     assert result.shape == (num_samples // 160, 64)
     assert result.isfinite().all()
 
 
 def test_digital_silence_is_finite_and_so_is_its_gradient() -> None:
     audio = torch.zeros(1, 3200, requires_grad=True)
-    result = log_mel(audio)
+    result = LogMel()(audio)
     result.sum().backward()
     torch.testing.assert_close(result, torch.full_like(result, (np.log(1e-6) + 5.0) / 4.0))
     assert audio.grad is not None
@@ -84,8 +84,8 @@ def test_digital_silence_is_finite_and_so_is_its_gradient() -> None:
 def test_autocast_does_not_touch_the_spectrum() -> None:
     audio = torch.from_numpy(tone(3200)) * 2.0
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        inside = log_mel(audio)
-    torch.testing.assert_close(inside, log_mel(audio))
+        inside = LogMel()(audio)
+    torch.testing.assert_close(inside, LogMel()(audio))
 
 
 @pytest.mark.parametrize("num_mels", [0, 81])

@@ -43,6 +43,8 @@ def fake_wandb(monkeypatch: pytest.MonkeyPatch, run: FakeRun) -> dict[str, Any]:
     asked: dict[str, Any] = {}
     module = types.ModuleType("wandb")
     module.init = lambda **arguments: asked.update(arguments) or run  # type: ignore[attr-defined]
+    settings = types.SimpleNamespace(base_url="https://api.wandb.ai")
+    module.setup = lambda: types.SimpleNamespace(settings=settings)  # type: ignore[attr-defined]
     module.Settings = lambda **arguments: arguments  # type: ignore[attr-defined]
     module.Image = lambda path, caption: ("image", path, caption)  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "wandb", module)
@@ -130,6 +132,34 @@ def test_wandb_failing_on_the_way_ends_nothing(
     for step in range(4):
         logger.log({"a": step}, step)
     logger.log_images([tmp_path / "x.png"], "alignment", 4)
+    logger.summarize({"a": 1})
     logger.close()
     assert len(rows_of(tmp_path)) == 4
     assert capsys.readouterr().err.count("server is gone") == 1
+
+
+@pytest.mark.parametrize("part", ["finish", "summary"])
+def test_wandb_failing_at_the_end_ends_nothing(
+    part: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Fails(FakeRun):
+        def finish(self) -> None:
+            raise ConnectionError("server is gone")
+
+    run = Fails()
+    if part == "summary":
+        run.summary = None  # type: ignore[assignment]
+    fake_wandb(monkeypatch, run)
+    logger = RunLogger(Config(), tmp_path)
+    logger.summarize({"a": 1.0})
+    logger.close()
+    assert capsys.readouterr().err.count("W&B failed") == 1
+
+
+def test_a_key_for_a_server_of_ones_own_counts_as_a_login(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = fake_wandb(monkeypatch, FakeRun())
+    sys.modules["wandb"].setup().settings.base_url = "https://wandb.example.org"  # type: ignore[attr-defined]
+    (tmp_path / "netrc").write_text("machine wandb.example.org login user password " + "x" * 40 + "\n")
+    monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
+    RunLogger(Config(), tmp_path).close()
+    assert asked["mode"] == "online"

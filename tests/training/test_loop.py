@@ -14,7 +14,7 @@ import torch
 from avfusion.config import Config
 from avfusion.data.open import open_dataset
 from avfusion.errors import AvfusionError
-from avfusion.training.checkpoint import read_checkpoint
+from avfusion.training.checkpoint import read_checkpoint, save_checkpoint
 from avfusion.training.loop import Trainer
 from avfusion.training.optim import build_optimizer, learning_rate_factor
 
@@ -101,7 +101,7 @@ def test_a_contrastive_epoch_touches_no_speaking_head(tmp_path: Path) -> None:
     after = trainer.model.state_dict()
     assert torch.equal(before["head.bias"], after["head.bias"])
     assert not torch.equal(before["video_contrast.weight"], after["video_contrast.weight"])
-    assert len(trainer.samplers[0].keep) == 4  # of ten synthetic scenes four speak
+    assert len(trainer.sampler.speaking) == 4  # of ten synthetic scenes four speak
 
 
 def test_a_loss_that_is_not_finite_stops_and_names_its_clips(tmp_path: Path) -> None:
@@ -113,14 +113,41 @@ def test_a_loss_that_is_not_finite_stops_and_names_its_clips(tmp_path: Path) -> 
     assert not (tmp_path / "run" / "checkpoints" / "last.pt").exists()
 
 
-@pytest.mark.parametrize("modality", ["video", "audio"])
-def test_baselines_train(tmp_path: Path, modality: str) -> None:
+@pytest.mark.parametrize(("modality", "other"), [("video", "audio"), ("audio", "visual")])
+def test_baselines_learn_nothing_from_the_other_stream(tmp_path: Path, modality: str, other: str) -> None:
     config = tiny_run(epochs=1)
-    config.model.modality = modality
-    trainer_of(config, tmp_path / "run").fit()
-    row = rows_of(tmp_path / "run")[0]
+    config.model.modality, config.train.contrastive_epochs, config.train.weight_decay = modality, 1, 0.0
+    trainer = trainer_of(config, tmp_path / "run")
+    before = {key: value.clone() for key, value in trainer.model.state_dict().items() if key.startswith(f"{other}.")}
+    trainer.fit()
+    after = trainer.model.state_dict()
+    assert before
+    assert all(torch.equal(value, after[key]) for key, value in before.items())
+    (row,) = rows_of(tmp_path / "run")  # no contrastive epoch
     assert "train/loss_contrastive" not in row
     assert 0 < row["val/ap"] <= 1
+
+
+def test_killed_between_its_two_checkpoints_a_run_still_ends_with_a_best_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from avfusion.training import loop
+
+    written: list[str] = []
+
+    def write_one_then_die(path: Path, *arguments: Any) -> None:
+        if written:
+            raise KeyboardInterrupt
+        written.append(path.name)
+        save_checkpoint(path, *arguments)
+
+    monkeypatch.setattr(loop, "save_checkpoint", write_one_then_die)
+    with pytest.raises(KeyboardInterrupt):
+        trainer_of(tiny_run(), tmp_path / "run").fit()
+    monkeypatch.undo()
+    best = trainer_of(tiny_run(), tmp_path / "run", resume=True).fit()
+    assert best.is_file()
+    assert read_checkpoint(tmp_path / "run" / "checkpoints" / "last.pt")["progress"]["epoch"] == 2
 
 
 def test_half_precision_trains(tmp_path: Path) -> None:
