@@ -28,7 +28,7 @@ from avfusion.data.compose import Scene, SourceClip, compose_scene, still_order,
 from avfusion.data.compose_plan import ClipFacts, Recipe, plan_scenes, split_names
 from avfusion.data.prepared import TrackRow
 from avfusion.data.prepared_writer import PreparedWriter, SceneRecord, safe_name
-from avfusion.errors import AvfusionError, UsageError, run_command
+from avfusion.errors import AvfusionError, CommandParser, UsageError, run_command
 from avfusion.faces.crop import CROP_SCALE
 from avfusion.media.audio import num_samples_of, read_audio
 from data_prep.source_clips import ClipDecoder, ClipEntry, list_clips
@@ -41,7 +41,16 @@ NOT_BY_DEFAULT = ("lrw_ar",)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m data_prep.compose", description=__doc__.split("\n\n")[0])
+    def body() -> None:
+        options = parse_arguments(arguments)
+        given = sys.argv[1:] if arguments is None else arguments
+        compose_dataset(options, shlex.join(["python", "-m", "data_prep.compose", *given]))
+
+    return run_command(body)
+
+
+def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = CommandParser(prog="python -m data_prep.compose", description=__doc__.split("\n\n")[0])
     parser.add_argument("out", type=Path, metavar="OUT", help="folder of the dataset; a begun one is continued")
     parser.add_argument(
         "--clips",
@@ -60,9 +69,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--limit", type=int, help="at most this many clips of each talker")
     parser.add_argument("--crop-size", type=int, default=112, help="height and width of the crops (default: 112)")
     parser.add_argument("--seed", type=int, default=0, help="of everything that is drawn (default: 0)")
-    options = parser.parse_args(arguments)
-    command = shlex.join(["python", "-m", "data_prep.compose", *(sys.argv[1:] if arguments is None else arguments)])
-    return run_command(lambda: compose_dataset(options, command))
+    return parser.parse_args(arguments)
 
 
 def compose_dataset(options: argparse.Namespace, command: str) -> None:
@@ -187,17 +194,18 @@ def _prepare_clip(entry: ClipEntry, decoder: ClipDecoder, writer: PreparedWriter
     if len(still):
         writer.crops(entry.split, f"{entry.clip_id}-still", decoded.crops[still])
     active = np.repeat(decoded.speaking, SAMPLES_PER_VIDEO_FRAME)
-    content = {
-        "audio": to_reference_level(decoded.audio, active) if speaks else np.zeros_like(decoded.audio),
-        "speaking": decoded.speaking,
-        "boxes_xyxy": decoded.boxes_xyxy,
-        "still": still,
-        "has_sound": np.array(decoded.has_sound),
-    }
+    audio = to_reference_level(decoded.audio, active) if speaks else np.zeros_like(decoded.audio)
     store.parent.mkdir(parents=True, exist_ok=True)
     part = store.with_suffix(".part")
     with part.open("wb") as file:
-        np.savez(file, **content)
+        np.savez(
+            file,
+            audio=audio,
+            speaking=decoded.speaking,
+            boxes_xyxy=decoded.boxes_xyxy,
+            still=still,
+            has_sound=np.array(decoded.has_sound),
+        )
     part.replace(store)
 
 

@@ -58,7 +58,7 @@ def _tables(report: dict[str, Any]) -> list[tuple[str, list[str], list[list[str]
     tables = [
         (
             "All face boxes",
-            ["AP", "95 %", "AUROC", "EER", "FPR at 95 % TPR", "ECE", "boxes", "speaking", "tracks", "videos"],
+            ["AP", "95 %", "AUROC", "EER", "FPR at 95 % TPR", "ECE", "boxes", "speaking", "tracks", "sources"],
             [
                 [
                     _number(whole["average_precision"]),
@@ -70,7 +70,7 @@ def _tables(report: dict[str, Any]) -> list[tuple[str, list[str], list[list[str]
                     str(whole["num_rows"]),
                     f"{100 * whole['prevalence']:.1f} %",
                     str(whole["num_tracks"]),
-                    str(whole["num_videos"]),
+                    str(whole["num_groups"]),
                 ]
             ],
         ),

@@ -32,7 +32,7 @@ def test_rows_boxes_and_word_times_are_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("found", "spoilt", "message"),
     [
-        ("b/1.mkv,0,1,2,3,4,9\n", "b/1.mkv,0,1,2", "line 4: 5 cells ('b/1.mkv,0,1,2'), expected the 7 of line 1"),
+        ("b/1.mkv,0,1,2,3,4,9\n", "b/1.mkv,0,1,2", "line 4: 4 cells ('b/1.mkv,0,1,2'), expected the 7 of line 1"),
         ("1.mkv,5,11,20,31", "1.mkv,5,31,20,31", "line 3: box is 31,20,31,40, expected x1 < x2 and y1 < y2"),
         ("11,20,31,40", "11,20,nan,40", "line 3: box is 11,20,nan,40, expected x1 < x2"),
         ("1.mkv,5", "1.mkv,five", "line 3: invalid literal for int() with base 10: 'five'; expected path,frame,"),

@@ -87,11 +87,11 @@ def test_the_interval_is_over_videos():
 
 
 def test_scenes_of_one_source_are_drawn_together():
-    # As above, but the three scenes of each of three clips: AUROC is 0.5 unless a clip is missing as a whole.
+    # As above, but twenty scenes of each of the three clips: as sixty scenes they hide that three clips say nothing.
     rows = [
         (f"{clip}-{n}", "e", label, score)
         for clip, label, score in (("a", 1, 0.9), ("b", 0, 0.5), ("c", 1, 0.1))
-        for n in range(3)
+        for n in range(20)
     ]
     roles = {(video, "e"): "own" if label else "shifted" for video, _, label, _ in rows}
     clips = {(video, "e"): video[0] for video, *_ in rows}
@@ -99,8 +99,8 @@ def test_scenes_of_one_source_are_drawn_together():
     assert by_scene.auroc == by_clip.auroc == 0.5
     assert by_clip.auroc_interval == (0.0, 1.0)
     low, high = by_scene.auroc_interval
-    assert low > 0.05
-    assert high < 0.95
+    assert low > 0.2
+    assert high < 0.8
     # Giving each scene its video's name as group changes nothing.
     (again,) = per_role(joined_of(rows), roles, 400, 0, {key: key[0] for key in roles})
     assert again == by_scene
