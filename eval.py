@@ -11,8 +11,8 @@ import json
 import sys
 from pathlib import Path
 
-from avfusion.config import Config, load_config
-from avfusion.errors import CommandParser, UsageError, run_command
+from avfusion.config import Config, config_from_dict, load_config
+from avfusion.errors import CommandParser, UsageError, run_command, split_overrides
 
 
 def main() -> None:
@@ -26,7 +26,8 @@ def main() -> None:
     parser.add_argument("--out", type=Path, help="where to write (default: the run folder)")
     parser.add_argument("--scores", type=Path, help="a score file: AVA columns and score")
     parser.add_argument("--labels", type=Path, help="the label file that goes with it: AVA columns")
-    options, overrides = parser.parse_known_args()
+    overrides, rest = split_overrides(sys.argv[1:])
+    options = parser.parse_args(rest)
     if options.scores or options.labels:
         others = options.run or options.split or options.checkpoint or options.out or overrides
         if others or not (options.scores and options.labels):
@@ -54,19 +55,20 @@ def evaluate_run(options: argparse.Namespace, overrides: list[str]) -> None:
     config_path = run_dir / "config.yaml"
     if not config_path.is_file():
         raise UsageError(f"{run_dir}: no config.yaml there; expected a folder that train.py made")
-    own, config = load_config(config_path), load_config(config_path, overrides)
+    from avfusion.training.checkpoint import read_checkpoint
+
+    checkpoint = run_dir / "checkpoints" / f"{options.checkpoint or 'best'}.pt"
+    config, content = load_config(config_path, overrides), read_checkpoint(checkpoint)
+    own = config_from_dict(content["config"], where=str(checkpoint))
     refuse_another_model(own, config)
     if options.out is None and (options.checkpoint == "last" or reads_otherwise(own, config)):
         raise UsageError("this is not the run's own report: give --out=FOLDER, so that the one in the run folder stays")
 
     from avfusion.data.batching import Examples
     from avfusion.data.open import open_dataset
-    from avfusion.training.checkpoint import read_checkpoint
     from avfusion.training.logger import RunLogger
     from avfusion.training.report import report_run
 
-    checkpoint = run_dir / "checkpoints" / f"{options.checkpoint or 'best'}.pt"
-    content = read_checkpoint(checkpoint)
     split = options.split or config.data.val_split
     examples = Examples(open_dataset(config.data, split), config.data)
     out_dir = options.out or run_dir
@@ -82,12 +84,14 @@ def evaluate_run(options: argparse.Namespace, overrides: list[str]) -> None:
 
 
 def refuse_another_model(own: Config, config: Config) -> None:
-    """A checkpoint fixes its model and what the model sees: an override of those could only be ignored."""
+    """A checkpoint fixes its model and what the model sees: neither an override nor ``config.yaml`` can change them."""
     fixed = ("num_mels", "crop_size", "region")
     changed = [f"data.{key}" for key in fixed if getattr(own.data, key) != getattr(config.data, key)]
     changed += ["model"] * (own.model != config.model)
     if changed:
-        raise UsageError(f"{', '.join(changed)}: fixed by the checkpoint; leave it out, or train another model")
+        raise UsageError(
+            f"{', '.join(changed)}: fixed by the checkpoint, but different on the command line or in config.yaml"
+        )
 
 
 def reads_otherwise(own: Config, config: Config) -> bool:

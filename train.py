@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 
 from avfusion.config import Config, load_config, to_yaml
-from avfusion.errors import CommandParser, UsageError, run_command
+from avfusion.errors import CommandParser, UsageError, run_command, split_overrides
 
 DEFAULT_CONFIG = Path(__file__).resolve().parent / "configs" / "synthetic.yaml"
 
@@ -43,7 +43,10 @@ def parse_arguments(arguments: list[str]) -> tuple[Path | None, list[str], argpa
     parser.add_argument("config", type=Path, nargs="?", help="a YAML of configs/")
     parser.add_argument("--resume", type=Path, metavar="RUN", help="folder of the run to go on with")
     parser.add_argument("--print-config", action="store_true", help="print the merged configuration and stop")
-    options, overrides = parser.parse_known_args(arguments)
+    overrides, rest = split_overrides(arguments)
+    options = parser.parse_args(rest)
+    if options.config is not None and "=" in str(options.config):
+        raise UsageError(f"{options.config}: not a YAML file; a setting is written --section.key=value")
     return options.config, overrides, options
 
 
@@ -53,14 +56,14 @@ def train(config: Config, config_name: str, resume_dir: Path | None) -> None:
     from avfusion.scoring import pick_device
     from avfusion.training.loop import Trainer
     from avfusion.training.report import report_run
-    from avfusion.training.run_folder import make_run_folder
+    from avfusion.training.run_folder import keep_config, make_run_folder
 
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
         raise UsageError("train.py trains in one process so far: start it with python, not with torchrun")
     train_set = open_dataset(config.data, config.data.train_split)
     val_set = open_dataset(config.data, config.data.val_split)
     pick_device(config.run.device)  # before anything is written
-    run_dir = resume_dir or make_run_folder(config, config_name)
+    run_dir = make_run_folder(config, config_name) if resume_dir is None else keep_config(config, resume_dir)
     trainer = Trainer(config, run_dir, train_set, val_set, resume=resume_dir is not None)
     try:
         best = trainer.fit()

@@ -10,7 +10,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NoReturn
 
 
@@ -44,6 +44,16 @@ class CommandParser(argparse.ArgumentParser):
         raise UsageError(f"{' '.join(message.split())}; see --help")
 
 
+def split_overrides(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Takes ``--section.key=value`` out of a command line, since argparse stumbles over spaces in values.
+
+    Returns:
+        The overrides, and everything else.
+    """
+    overrides = [a for a in arguments if a.startswith("--") and "." in a.partition("=")[0]]
+    return overrides, [a for a in arguments if a not in overrides]
+
+
 def run_command(body: Callable[[], None]) -> int:
     """Runs a command and returns its exit code.
 
@@ -60,6 +70,19 @@ def run_command(body: Callable[[], None]) -> int:
             raise
         print(f"{error.prefix}{error}", file=sys.stderr)
         return error.exit_code
+    except BrokenPipeError:  # whoever read the output has gone (`| head`)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except (
+        OSError,
+        UnicodeError,
+    ) as error:  # a full disk, a folder that may not be written, a name the terminal cannot show
+        if os.environ.get("AVFUSION_DEBUG") == "1":
+            raise
+        where = f"{error.filename}: " if isinstance(error, OSError) and error.filename else ""
+        reason = (error.strerror if isinstance(error, OSError) else None) or str(error).splitlines()[0]
+        print(f"error: {where}{reason}; AVFUSION_DEBUG=1 shows where it happened", file=sys.stderr)
+        return 1
     except KeyboardInterrupt:
         if os.environ.get("AVFUSION_DEBUG") == "1":
             raise

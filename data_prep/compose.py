@@ -104,7 +104,10 @@ def compose_dataset(options: argparse.Namespace, command: str) -> None:
         return read_audio(sounds[folder] / rest)
 
     for recipe in tqdm(
-        [recipe for recipe in recipes if recipe.scene_id not in writer.scenes], desc="scenes", unit="scene"
+        [recipe for recipe in recipes if recipe.scene_id not in writer.scenes],
+        desc="scenes",
+        unit="scene",
+        disable=None,
     ):
         scene = compose_scene(recipe, clips, load_sound)
         writer.add_scene(recipe.scene_id, _record(recipe, scene, writer))
@@ -167,7 +170,7 @@ def _source_clips(entries: Sequence[ClipEntry], writer: PreparedWriter, crop_siz
     decoder = ClipDecoder(crop_size, CROP_SCALE)
     clips: dict[str, SourceClip] = {}
     soundless = []
-    for entry in tqdm(entries, desc="clips", unit="clip"):
+    for entry in tqdm(entries, desc="clips", unit="clip", disable=None):
         store = writer.root / "sources" / f"{safe_name(entry.clip_id)}.npz"
         if not store.is_file():
             _prepare_clip(entry, decoder, writer, store)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import shutil
 import struct
 import subprocess
 import sys
@@ -180,6 +181,7 @@ def test_resuming_a_finished_run_trains_nothing_more(
         ("train", ["--run.seed=-1"], 2, "config error: run.seed: expected a number from 0"),
         ("train", ["--model.temporal.kernel=4"], 2, "config error: model.temporal.kernel: expected an odd number"),
         ("train", ["configs/nothing.yaml"], 2, "nothing.yaml"),
+        ("train", ["model.fusion.heads=2"], 2, "a setting is written --section.key=value"),
         ("train", ["--resume", "runs/never"], 2, "--resume runs/never: no config.yaml there"),
         ("train", ["--data.format=prepared"], 2, "data.format=prepared needs the folder of a prepared dataset"),
         ("train", ["--data.format=prepared", "--data.root=nowhere"], 2, "nowhere"),
@@ -252,6 +254,44 @@ def test_eval_leaves_the_own_report_of_a_run_alone(
     other = [str(folder), "--split=test", f"--out={tmp_path}", "--wandb.mode=disabled"]
     assert run_here("eval", other, monkeypatch) == 0
     assert (tmp_path / "report-test.json").is_file()
+
+
+@pytest.mark.parametrize("content", ["", "data: {crop_size: 48, num_mels: 20}", "model: {fusion: {kind: concat}}"])
+def test_eval_refuses_a_configuration_that_is_not_the_checkpoints(
+    content: str,
+    trained: tuple[Path, subprocess.CompletedProcess[str]],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    folder, _ = trained
+    shutil.copytree(folder / "checkpoints", tmp_path / "checkpoints")
+    (tmp_path / "config.yaml").write_text(content)
+    assert run_here("eval", [str(tmp_path), "--wandb.mode=disabled"], monkeypatch) == 2
+    assert "fixed by the checkpoint" in capsys.readouterr().err
+    assert not (tmp_path / "scores").exists()
+
+
+def test_values_may_hold_spaces_and_letters_of_any_script(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "вид 人脸 [x] & é"
+    overrides = [f"--run.dir={folder}", "--wandb.name=my run", "--model.fusion={heads: 8}"]
+    assert run_here("train", ["--print-config", *overrides], monkeypatch) == 0
+    shown = capsys.readouterr().out
+    assert "name: my run" in shown
+    assert "heads: 8" in shown
+
+
+def test_resuming_keeps_the_settings_it_was_resumed_with(
+    trained: tuple[Path, subprocess.CompletedProcess[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "run"
+    shutil.copytree(trained[0], folder)
+    more = ["--resume", str(folder), "--train.epochs=2", "--wandb.mode=disabled", "--report.figures_per_role=0"]
+    assert run_here("train", more, monkeypatch) == 0
+    assert "epochs: 2" in (folder / "config.yaml").read_text()
+    assert run_here("eval", [str(folder), "--wandb.mode=disabled"], monkeypatch) == 0
 
 
 def test_a_run_without_checkpoint_is_told(

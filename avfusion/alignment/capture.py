@@ -10,6 +10,7 @@ from collections.abc import Sequence
 import torch
 
 from avfusion.alignment.plots import ClipAlignment
+from avfusion.clock import VIDEO_HZ
 from avfusion.config import Config
 from avfusion.data.batching import Examples, Request, collate
 from avfusion.models import ActiveSpeakerDetector
@@ -42,9 +43,11 @@ def capture_clip(
             out = model(batch.crops, batch.log_mel, batch.frame_mask, batch.audio_mask)
     finally:
         model.train(was_training)
+    shown_s, whole_s = request.num_frames / VIDEO_HZ, face.num_frames / VIDEO_HZ
+    part = f" (first {shown_s:.0f} s of {whole_s:.0f} s)" if request.num_frames < face.num_frames else ""
     last_layer = f"fusion.{len(model.fusion) - 1}.video_from_audio"
     return ClipAlignment(
-        title=face.entity_id,
+        title=face.entity_id + part,
         role=face.role,
         crops=(batch.crops[0, 0] * 255).round().to(torch.uint8).cpu().numpy(),
         log_mel=batch.log_mel[0].cpu().numpy(),

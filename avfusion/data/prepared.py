@@ -66,7 +66,7 @@ class PreparedDataset:
         self.root = Path(root)
         self.split = split
         info = read_info(self.root)
-        self.name = str(info["name"])
+        self.name = info["name"]
         self.rows = [row for row in read_track_rows(self.root) if row.split == split]
         if not self.rows:
             known = ", ".join(sorted({row.split for row in read_track_rows(self.root)})) or "none"
@@ -132,9 +132,13 @@ class PreparedDataset:
             for path, samples in found.items()
             if samples <= needed[path] - SAMPLES_PER_VIDEO_FRAME
         ]
-        return _summary("sound files are missing", missing, len(needed)) + _summary(
-            "sound files are too short for their tracks", short, len(needed)
-        )
+        # A cut file's header still tells the full length: only its last sample shows that it is whole.
+        damaged = [path for path in found if not _ends(self.root / path, found[path])]
+        return [
+            *_summary("sound files are missing", missing, len(needed)),
+            *_summary("sound files are too short for their tracks", short, len(needed)),
+            *_summary("sound files are cut short or damaged", damaged, len(needed)),
+        ]
 
     def _check_crops(self) -> list[str]:
         needed: dict[str, int] = {}
@@ -164,7 +168,7 @@ def read_info(root: Path) -> dict[str, Any]:
     """
     path = root / "dataset.json"
     if not path.is_file():
-        state = "is none" if root.is_dir() else "does not exist"
+        state = "holds none" if root.is_dir() else "does not exist"
         if (root / "journal.jsonl").is_file():
             state = "is unfinished (run the same data_prep command again)"
         raise UsageError(
@@ -174,6 +178,7 @@ def read_info(root: Path) -> dict[str, Any]:
     try:
         info: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         found = (info["format_version"], info["fps"], info["sample_rate"])
+        info["name"] = str(info["name"])
     except (json.JSONDecodeError, KeyError, TypeError) as error:
         raise AvfusionError(f"{path} is damaged ({error!r}); prepare the dataset again") from error
     if found != (FORMAT_VERSION, VIDEO_HZ, SAMPLE_RATE):
@@ -196,7 +201,10 @@ def read_track_rows(root: Path) -> list[TrackRow]:
         missing = [column for column in TRACK_COLUMNS if column not in (reader.fieldnames or [])]
         if missing:
             raise AvfusionError(f"{path} lacks the columns {', '.join(missing)}; expected {','.join(TRACK_COLUMNS)}")
-        return [_track_row(cells, path, reader.line_num) for cells in reader]
+        try:
+            return [_track_row(cells, path, reader.line_num) for cells in reader]
+        except UnicodeDecodeError as error:
+            raise AvfusionError(f"{path} is no UTF-8 text ({error.reason}); prepare the dataset again") from error
 
 
 def _track_row(cells: dict[str, str], path: Path, line: int) -> TrackRow:
@@ -260,6 +268,14 @@ def _track(row: TrackRow, labels: LabelTable, indices: list[int]) -> FaceTrack:
             f"{labels.path}: {wrong} is no frame of its track; expected rows at {row.start_s} s + i / {VIDEO_HZ}"
         )
     return track
+
+
+def _ends(path: Path, num_samples: int) -> bool:
+    """Whether the last sample of a sound file can be read."""
+    try:
+        return num_samples == 0 or len(read_audio(path, num_samples - 1, 1)) == 1
+    except AvfusionError:
+        return False
 
 
 def _summary(what: str, cases: Sequence[str], total: int) -> list[str]:

@@ -29,10 +29,15 @@ def save_checkpoint(path: Path, model: ActiveSpeakerDetector, config: Config, st
     whole = {"format": FORMAT, "config": asdict(config), "model": model.state_dict(), **state}
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_name(path.name + ".part")
-    with draft.open("wb") as file:
-        torch.save(whole, file)
-        file.flush()
-        os.fsync(file.fileno())
+    try:
+        with draft.open("wb") as file:
+            torch.save(whole, file)
+            file.flush()
+            os.fsync(file.fileno())
+    except (OSError, RuntimeError) as error:  # torch tells a full disk as a RuntimeError
+        draft.unlink(missing_ok=True)
+        reason = (error.strerror if isinstance(error, OSError) else None) or "is the disk full?"
+        raise AvfusionError(f"{path}: cannot be written ({reason}); the checkpoint before it is untouched") from error
     os.replace(draft, path)
 
 
@@ -50,11 +55,16 @@ def read_checkpoint(path: Path) -> dict[str, Any]:
     try:
         content = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:  # torch raises many kinds for a damaged file
-        reason = str(error).strip().splitlines()[0][:160] if str(error).strip() else type(error).__name__
-        raise AvfusionError(f"{path}: cannot be read as a checkpoint ({reason}); use another one of the run") from error
+        raise AvfusionError(
+            f"{path}: cannot be read as a checkpoint ({type(error).__name__}: damaged or cut short);"
+            " the run's other one may be whole (eval.py RUN --checkpoint=best|last --out=FOLDER)"
+        ) from error
     if not isinstance(content, dict) or content.get("format") != FORMAT:
         found = content.get("format") if isinstance(content, dict) else type(content).__name__
         raise AvfusionError(f"{path}: expected an avfusion checkpoint of format {FORMAT}, found {found!r}")
+    missing = {"config", "model", "optimizer", "progress"} - content.keys()
+    if missing:
+        raise AvfusionError(f"{path}: not a whole checkpoint of train.py: it lacks {', '.join(sorted(missing))}")
     return content
 
 

@@ -87,7 +87,7 @@ def _start_wandb(config: Config, run_dir: Path, wandb_id: str | None) -> Any:
         print("W&B: off; the numbers are in log.jsonl", file=sys.stderr)
         return None
     try:
-        import wandb
+        import wandb  # noqa: F401
     except ImportError:
         print("W&B: not installed; the numbers are in log.jsonl (pip install wandb)", file=sys.stderr)
         return None
@@ -97,29 +97,45 @@ def _start_wandb(config: Config, run_dir: Path, wandb_id: str | None) -> Any:
     try:
         if mode == "online" and not _logged_in():
             mode, why = "offline", " (not logged in: wandb login)"  # online would ask for a key
-        run = wandb.init(
-            project=config.wandb.project,
-            entity=config.wandb.entity,
-            name=config.wandb.name or run_dir.name,
-            tags=config.wandb.tags,
-            dir=str(run_dir),
-            id=wandb_id,
-            resume="allow" if wandb_id else None,
-            mode=mode,  # type: ignore[arg-type]
-            config=to_flat_dict(config),
-            settings=wandb.Settings(silent=True),
-        )
-        run.define_metric("step")
-        run.define_metric("*", step_metric="step")
-    except Exception as error:  # no key, no network, a broken installation: the run itself goes on
-        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        print(f"W&B: cannot start ({reason}); the numbers are in log.jsonl", file=sys.stderr)
+        try:
+            run = _init(config, run_dir, wandb_id, mode)
+        except Exception as error:
+            if mode != "online":
+                raise
+            mode, why = "offline", f" ({_first_line(error)})"
+            run = _init(config, run_dir, wandb_id, mode)
+    except Exception as error:  # a broken installation, a full disk: the run itself goes on
+        print(f"W&B: cannot start ({_first_line(error)}); the numbers are in log.jsonl", file=sys.stderr)
         return None
     if mode == "offline":
         print(f"W&B: offline{why}; later: wandb sync {run_dir}/wandb/offline-run-*", file=sys.stderr)
     else:
         print(f"W&B: {run.url}", file=sys.stderr)
     return run
+
+
+def _init(config: Config, run_dir: Path, wandb_id: str | None, mode: str) -> Any:
+    import wandb
+
+    run = wandb.init(
+        project=config.wandb.project,
+        entity=config.wandb.entity,
+        name=config.wandb.name or run_dir.name,
+        tags=config.wandb.tags,
+        dir=str(run_dir),
+        id=wandb_id,
+        resume="allow" if wandb_id else None,
+        mode=mode,  # type: ignore[arg-type]
+        config=to_flat_dict(config),
+        settings=wandb.Settings(silent=True, init_timeout=20),
+    )
+    run.define_metric("step")
+    run.define_metric("*", step_metric="step")
+    return run
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
 
 
 def _logged_in() -> bool:

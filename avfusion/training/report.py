@@ -114,7 +114,8 @@ def draw_alignment(
     paths = []
     for track in pick_examples(examples.dataset.tracks, config.report.figures_per_role):
         clip = capture_clip(model, examples, track, config, device)
-        name = clip.title if clip.title.startswith(clip.role) else f"{clip.role}-{clip.title}"
+        entity = examples.dataset.tracks[track].entity_id
+        name = entity if entity.startswith(clip.role) else f"{clip.role}-{entity}"
         paths.append(folder / f"{safe_name(name)}.png")
         save_figure(alignment_figure(clip), paths[-1])
     return paths

@@ -34,3 +34,9 @@ def make_run_folder(config: Config, config_name: str) -> Path:
             f"run.dir={folder}: cannot be made ({error.strerror}); choose another by --run.dir=FOLDER"
         ) from error
     return folder
+
+
+def keep_config(config: Config, folder: Path) -> Path:
+    """Writes the configuration with which a run is resumed, overrides included, into its ``config.yaml``."""
+    (folder / "config.yaml").write_text(to_yaml(config), encoding="utf-8")
+    return folder

@@ -182,6 +182,14 @@ def test_short_sound_and_a_wrong_frame_rate_are_found(tmp_path: Path) -> None:
     assert f"{crops.name} (30 fps)" in problems
 
 
+def test_sound_that_was_cut_off_is_found_though_its_header_is_whole(tmp_path: Path) -> None:
+    root = write_dataset(tmp_path / "data")
+    path = sorted((root / "audio").rglob("*.flac"))[0]
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+    with pytest.raises(AvfusionError, match=f"1 of .* sound files are cut short or damaged.*{path.name}"):
+        PreparedDataset(root, "train")
+
+
 def test_sound_that_ends_within_the_last_frame_is_padded(tmp_path: Path) -> None:
     root = write_dataset(tmp_path / "d")
     sound = sorted((root / "audio" / "train").iterdir())[0]

@@ -25,7 +25,7 @@ def small() -> Config:
 def saved(tmp_path: Path) -> tuple[Path, torch.nn.Module]:
     model = build_model(small().model, 64)
     path = tmp_path / "checkpoints" / "last.pt"
-    save_checkpoint(path, model, small(), {"progress": {"epoch": 3}})
+    save_checkpoint(path, model, small(), {"progress": {"epoch": 3}, "optimizer": {}})
     return path, model
 
 
@@ -87,3 +87,28 @@ def test_another_file_is_no_checkpoint(tmp_path: Path) -> None:
         read_checkpoint(tmp_path / "other.pt")
     with pytest.raises(UsageError, match="no checkpoint at"):
         read_checkpoint(tmp_path / "none.pt")
+
+
+def test_a_checkpoint_that_lacks_a_part_is_told(saved: tuple[Path, torch.nn.Module]) -> None:
+    path, _ = saved
+    content = torch.load(path, weights_only=True)
+    del content["optimizer"]
+    torch.save(content, path)
+    with pytest.raises(AvfusionError, match="it lacks optimizer"):
+        read_checkpoint(path)
+
+
+def test_a_full_disk_is_told_and_leaves_the_old_checkpoint(
+    saved: tuple[Path, torch.nn.Module], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, model = saved
+    before = path.read_bytes()
+
+    def fails(*_: object) -> None:
+        raise RuntimeError("[enforce fail at inline_container.cc:672] . unexpected pos 64 vs 0")
+
+    monkeypatch.setattr(torch, "save", fails)
+    with pytest.raises(AvfusionError, match="is the disk full"):
+        save_checkpoint(path, model, small(), {})
+    assert path.read_bytes() == before
+    assert [p.name for p in path.parent.iterdir()] == ["last.pt"]

@@ -163,3 +163,23 @@ def test_a_key_for_a_server_of_ones_own_counts_as_a_login(tmp_path: Path, monkey
     monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
     RunLogger(Config(), tmp_path).close()
     assert asked["mode"] == "online"
+
+
+def test_without_a_network_an_online_run_goes_offline(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = FakeRun()
+    fake_wandb(monkeypatch, run)
+    monkeypatch.setenv("WANDB_API_KEY", "x" * 40)
+    modes: list[str] = []
+
+    def init(mode: str, **_: object) -> FakeRun:
+        modes.append(mode)
+        if mode == "online":
+            raise TimeoutError("no answer")
+        return run
+
+    monkeypatch.setattr(sys.modules["wandb"], "init", init)
+    RunLogger(Config(), tmp_path).close()
+    assert modes == ["online", "offline"]
+    assert "W&B: offline (no answer); later: wandb sync" in capsys.readouterr().err
