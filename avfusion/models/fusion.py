@@ -2,7 +2,7 @@
 
 ``N`` face tracks, ``T`` video frames (25 Hz), ``A`` audio frames (100 Hz), ``D`` features.
 The residual is the video stream alone, so that sound reaches the classifier through the attention only and its weights
-mean something; ``audio_bypass`` restores the published models' way around it, for comparison.
+can mean something; ``audio_bypass`` restores the published models' way around it, for comparison.
 """
 
 from __future__ import annotations
