@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 from tqdm import tqdm
 
-from avfusion.clock import SAMPLES_PER_VIDEO_FRAME
+from avfusion.clock import SAMPLES_PER_VIDEO_FRAME, VIDEO_HZ
 from avfusion.config import Config
 from avfusion.data.batching import ClipLoader, Example, Examples, Request, collate, fit_crops, group_by_length
 from avfusion.data.clips import ClipDataset
@@ -117,7 +117,8 @@ class OffsetTrial:
 
     Attributes:
         track: index of the track.
-        planted: frames by which the sound was made later.
+        planted: frames by which the sound is later than the picture: those it was moved by and, where the track's lag
+            is known, that lag.
         similarity: ``(T, T)`` cosine similarity, video frame by sound of a video frame.
     """
 
@@ -181,7 +182,8 @@ def offset_trials(
             batch = collate([example]).to(device)
             out = model(batch.crops, batch.log_mel, batch.frame_mask, batch.audio_mask)
             similarity = (out.video_embedding[0, 0].float() @ out.audio_embedding[0].float().T).cpu().numpy()
-            trials.append(OffsetTrial(track, planted, similarity))
+            lag_frames = round((dataset.tracks[track].lag_ms or 0.0) * VIDEO_HZ / 1000)
+            trials.append(OffsetTrial(track, planted + lag_frames, similarity))
     finally:
         model.train(was_training)
     return trials

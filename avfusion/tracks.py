@@ -48,6 +48,7 @@ class FaceTrack:
         source: the corpus it comes from; empty where unknown.
         group: what the track was made from (a source clip); tracks of one group are not independent of each other.
             Empty: the video_id counts.
+        lag_ms: where it is known exactly, how much later than the mouth movement its sound comes; None elsewhere.
     """
 
     video_id: str
@@ -59,6 +60,7 @@ class FaceTrack:
     role: str = ""
     source: str = ""
     group: str = ""
+    lag_ms: float | None = None
 
     @property
     def num_frames(self) -> int:

@@ -25,6 +25,7 @@ ALLOWED = {
     "faces": BASE | {"media", "tracks"},
     "data": BASE | {"config", "tracks", "media"},
     "evaluation": BASE | {"tracks"},
+    "shortcuts": BASE | {"data", "tracks", "media"},
     "scoring": BASE | {"config", "models", "data", "media", "tracks"},
     "alignment": BASE | {"config", "models", "data", "tracks", "evaluation"},
     "training": BASE | {"config", "models", "data", "tracks", "scoring", "evaluation", "alignment"},

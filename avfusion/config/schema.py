@@ -37,7 +37,9 @@ class SyntheticConfig:
 
     train_scenes: int = _number(600, low=1)
     val_scenes: int = _number(150, low=1)
+    test_scenes: int = _number(520, low=1)
     scene_s: float = _number(3.0, low=1.0)
+    espeak: float = _number(0.0, low=0, high=1)  # share of the voices made by the espeak-ng library, where installed
     seed: int = _number(0, low=0, high=MAX_SEED)
 
 

@@ -24,11 +24,21 @@ def open_dataset(data: DataConfig, split: str) -> ClipDataset:
         from avfusion.data.synthetic import SyntheticDataset
 
         synthetic = data.synthetic
-        known = (data.train_split, data.val_split, "test")
-        if split not in known:
-            raise UsageError(f"synthetic talkers have no split {split!r}; choose one of {', '.join(known)}")
-        scenes = synthetic.train_scenes if split == data.train_split else synthetic.val_scenes
-        return SyntheticDataset(split, scenes, synthetic.seed, crop_size=data.crop_size, scene_s=synthetic.scene_s)
+        scenes = {
+            "test": synthetic.test_scenes,
+            data.val_split: synthetic.val_scenes,
+            data.train_split: synthetic.train_scenes,
+        }
+        if split not in scenes:
+            raise UsageError(f"synthetic talkers have no split {split!r}; choose one of {', '.join(reversed(scenes))}")
+        return SyntheticDataset(
+            split,
+            scenes[split],
+            synthetic.seed,
+            crop_size=data.crop_size,
+            scene_s=synthetic.scene_s,
+            espeak=synthetic.espeak,
+        )
 
     from avfusion.data.prepared import PreparedDataset
 

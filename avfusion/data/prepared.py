@@ -31,7 +31,7 @@ from avfusion.tracks import FaceTrack, LabelTable, milliseconds, read_labels
 
 FORMAT_VERSION = 1
 TRACK_COLUMNS = ("split", "video_id", "entity_id", "start_s", "num_frames", "crops", "audio")
-EXTRA_COLUMNS = ("role", "source", "group")  # may be absent: older datasets know no group
+EXTRA_COLUMNS = ("role", "source", "group", "lag_ms")  # may be absent: older datasets know no group and no lag
 
 
 @dataclass(frozen=True)
@@ -48,6 +48,7 @@ class TrackRow:
     role: str = ""
     source: str = ""
     group: str = ""
+    lag_ms: float | None = None
 
 
 class PreparedDataset:
@@ -220,6 +221,7 @@ def _track_row(cells: dict[str, str], path: Path, line: int) -> TrackRow:
             role=cells.get("role") or "",
             source=cells.get("source") or "",
             group=cells.get("group") or "",
+            lag_ms=float(cells["lag_ms"]) if cells.get("lag_ms") else None,
         )
     except (TypeError, ValueError) as error:
         raise AvfusionError(f"{path}, line {line}: {error}; expected {','.join(TRACK_COLUMNS)}") from error
@@ -260,6 +262,7 @@ def _track(row: TrackRow, labels: LabelTable, indices: list[int]) -> FaceTrack:
         role=row.role,
         source=row.source,
         group=row.group,
+        lag_ms=row.lag_ms,
     )
     error_ms = np.abs(labels.timestamp_ms[chosen] - milliseconds(track.timestamps_s))
     if error_ms.max() >= 500 / VIDEO_HZ:  # half a frame: AVA rounds its times to 10 ms

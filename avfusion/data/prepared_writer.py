@@ -187,7 +187,7 @@ def _num_speaking(track: FaceTrack) -> int:
 
 def _tracks(record: SceneRecord, split: str) -> list[FaceTrack]:
     return [
-        FaceTrack(row.video_id, row.entity_id, row.start_s, speaking, boxes, row.audio, row.role, row.source, row.group)
+        FaceTrack(row.video_id, row.entity_id, row.start_s, speaking, boxes, audio_id=row.audio)
         for row, speaking, boxes in zip(record.rows, record.speaking, record.boxes_xyxy, strict=True)
         if row.split == split
     ]

@@ -1,4 +1,4 @@
-"""What a run is worth: scores, figures per kind of negative and per corpus, offset accuracy, alignment pictures.
+"""What a run is worth: scores, figures per role and per corpus, offset accuracy, alignment pictures.
 
 Written into the run folder: ``scores/<split>.csv``, ``report.json``, ``report.md``, ``alignment/*.png`` (for a split
 other than the validation split: ``report-<split>.json`` ...).
@@ -36,7 +36,7 @@ from avfusion.training.checkpoint import load_model
 from avfusion.training.logger import RunLogger
 from avfusion.training.report_text import as_markdown, as_text
 
-IN_SYNC_ROLES = {"own_sound", "speaking"}
+IN_SYNC_ROLES = {"own_sound", "solo"}
 MAX_OFFSET = 12
 MAX_PLANTED = 8
 OFFSET_CHANCE = 3 / (2 * MAX_PLANTED + 1)  # of always answering 0: three of the 17 planted offsets are within ±1 of it
@@ -126,7 +126,7 @@ def _figures(table: ScoreTable, dataset: ClipDataset, config: Config) -> dict[st
     joined = join(LabelTable.from_tracks(dataset.tracks), table)
     resamples = config.report.bootstrap
     tracks, groups = dataset.tracks, track_groups(dataset.tracks)
-    roles = per_role(joined, track_roles(tracks), resamples, group_of_entity=groups)
+    roles = per_role(joined, track_roles(tracks), IN_SYNC_ROLES, resamples, group_of_entity=groups)
     sources = per_source(joined, track_sources(tracks), resamples, group_of_entity=groups)
     return {
         "all": evaluate(joined, resamples, group_of_entity=groups).to_dict(),
@@ -173,7 +173,9 @@ def _offsets(
 
 def _headline(report: dict[str, Any], split: str) -> dict[str, float]:
     numbers = {f"final/{split}_ap": report["all"]["average_precision"]}
-    numbers |= {f"final/{split}_auroc_{row['role']}": row["auroc"] for row in report["roles"]}
+    for figure, short in (("average_precision", "ap"), ("auroc", "auroc")):
+        rows = [row for row in report["roles"] if row[figure] is not None]
+        numbers |= {f"{split}_role/{short}_{row['role']}": row[figure] for row in rows}
     for row in report.get("offset_accuracy", []):
         if row["source"] == "all":
             numbers[f"final/{split}_offset_accuracy"] = row["accuracy"]

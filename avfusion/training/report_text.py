@@ -75,18 +75,24 @@ def _tables(report: dict[str, Any]) -> list[tuple[str, list[str], list[list[str]
             ],
         ),
         (
-            "Each kind of negative frame against all speaking frames (AP at chance = share of speaking frames)",
-            ["negatives", "AUROC", "95 %", "AP", "chance", "mean score", "frames", "tracks"],
+            "Each role: its own frames; where its tracks never speak, beside the speaking frames named under positives",
+            [
+                *["role", "AP", "95 %", "chance", "AUROC", "95 %"],
+                *["mean score, not speaking", "speaking", "frames", "tracks", "positives"],
+            ],
             [
                 [
                     row["role"],
+                    _number(row["average_precision"]),
+                    _interval(row["average_precision_interval"]),
+                    _number(row["chance"]),
                     _number(row["auroc"]),
                     _interval(row["auroc_interval"]),
-                    _number(row["average_precision"]),
-                    _number(row["chance"]),
-                    _number(row["mean_score"]),
+                    _number(row["mean_negative_score"]),
+                    _number(row["mean_positive_score"]),
                     str(row["num_frames"]),
                     str(row["num_tracks"]),
+                    f"{row['num_positive_frames']} ({row['positives']})",
                 ]
                 for row in report["roles"]
             ],

@@ -1,4 +1,4 @@
-"""Kinds of negatives: who is compared with whom, by hand."""
+"""Figures per role: who is compared with whom, by hand."""
 
 from __future__ import annotations
 
@@ -27,6 +27,7 @@ ROLES = {
     ("v2", "shift1"): "shifted",
     ("v2", "shift2"): "shifted",
 }
+TALKERS = ["own_sound", "solo"]
 
 
 def joined_of(rows=ROWS):
@@ -41,37 +42,63 @@ def joined_of(rows=ROWS):
     )
 
 
-def test_kinds_by_hand():
-    pauses, own_sound, shifted = per_role(joined_of(), ROLES, resamples=0)
-    # Pauses: P .9, N .7, P .6: precisions 1, 2/3; AP (1 + 2/3) / 2; pairs won 1 of 2.
-    assert (pauses.role, pauses.num_frames, pauses.num_tracks) == ("pauses", 1, 1)
-    assert pauses.average_precision == pytest.approx(5 / 6, abs=1e-12)
-    assert pauses.auroc == pytest.approx(0.5, abs=1e-12)
-    assert (pauses.chance, pauses.mean_score) == (pytest.approx(2 / 3), pytest.approx(0.7))
-    # The track that never speaks keeps its role: .1 is below both positives.
-    assert (own_sound.role, own_sound.num_frames, own_sound.num_tracks) == ("own_sound", 1, 1)
-    assert (own_sound.average_precision, own_sound.auroc) == (pytest.approx(1.0), pytest.approx(1.0))
+def test_a_role_that_speaks_is_measured_against_itself():
+    rows = [*ROWS, ("v3", "turn", 1, 0.3), ("v3", "turn", 0, 0.5)]
+    own_sound, _, turns = per_role(joined_of(rows), {**ROLES, ("v3", "turn"): "turns"}, TALKERS, resamples=0)
+    # P .9, N .7, P .6, N .1: precisions 1, 2/3; AP (1 + 2/3) / 2; pairs won: .9 both, .6 one of two.
+    assert (own_sound.role, own_sound.num_frames, own_sound.num_tracks) == ("own_sound", 4, 2)
+    assert (own_sound.positives, own_sound.num_positive_frames) == ("own", 2)
+    assert own_sound.average_precision == pytest.approx(5 / 6, abs=1e-12)
+    assert own_sound.auroc == pytest.approx(3 / 4, abs=1e-12)
+    assert own_sound.chance == 0.5
+    assert (own_sound.mean_negative_score, own_sound.mean_positive_score) == (pytest.approx(0.4), pytest.approx(0.75))
+    # Its only positive is below its only negative, whatever the plain talkers do.
+    assert (turns.average_precision, turns.auroc, turns.positives) == (pytest.approx(0.5), 0.0, "own")
+
+
+def test_a_role_that_never_speaks_is_measured_against_the_plain_talkers():
+    rows = [*ROWS, ("v3", "turn", 1, 0.97), ("v3", "turn", 0, 0.5)]
+    _, shifted, _ = per_role(joined_of(rows), {**ROLES, ("v3", "turn"): "turns"}, TALKERS, resamples=0)
     # Shifted: N .95, P .9, N .8, {P .6, N .6}, N .2. Thresholds with a positive: 1/2 and 2/5. AP (1/2 + 2/5) / 2.
-    # Pairs: .9 wins 3 of 4; .6 wins 1 and ties 1 of 4: (3 + 1.5) / 8.
+    # Pairs: .9 wins 3 of 4; .6 wins 1 and ties 1 of 4: (3 + 1.5) / 8. The positive of turns (.97) has no part in it.
     assert (shifted.role, shifted.num_frames, shifted.num_tracks) == ("shifted", 4, 2)
+    assert (shifted.positives, shifted.num_positive_frames) == ("own_sound", 2)
     assert shifted.average_precision == pytest.approx(0.45, abs=1e-12)
     assert shifted.auroc == pytest.approx(4.5 / 8, abs=1e-12)
-    assert (shifted.chance, shifted.mean_score) == (pytest.approx(2 / 6), pytest.approx(2.55 / 4))
-    assert {row.num_positive_frames for row in (pauses, own_sound, shifted)} == {2}
+    assert (shifted.chance, shifted.mean_negative_score) == (pytest.approx(2 / 6), pytest.approx(2.55 / 4))
+    assert shifted.mean_positive_score is None
 
 
-def test_every_negative_frame_counts_once():
+def test_without_plain_talkers_every_positive_counts():
+    rows = [*ROWS, ("v3", "turn", 1, 0.97), ("v3", "turn", 0, 0.5)]
+    _, shifted, _ = per_role(joined_of(rows), {**ROLES, ("v3", "turn"): "turns"}, ["solo", "shifted"], resamples=0)
+    assert (shifted.positives, shifted.num_positive_frames) == ("all", 3)
+    # As above with .97 on top of all: precisions 1, 2/3, 3/6; it wins 4 of 4.
+    assert shifted.average_precision == pytest.approx((1 + 2 / 3 + 1 / 2) / 3, abs=1e-12)
+    assert shifted.auroc == pytest.approx(8.5 / 12, abs=1e-12)
+
+
+def test_a_role_that_always_speaks_has_no_auroc():
+    (row,) = per_role(joined_of(ROWS[:2]), ROLES, TALKERS, resamples=20)
+    assert (row.average_precision, row.chance, row.auroc, row.auroc_interval) == (1.0, 1.0, None, None)
+    assert (row.mean_negative_score, row.mean_positive_score) == (None, pytest.approx(0.75))
+
+
+def test_every_frame_belongs_to_one_role():
     generator = np.random.default_rng(0)
     rows = [(f"v{i % 3}", f"e{i % 7}", int(generator.random() < 0.2), generator.random()) for i in range(210)]
     roles = {(video, entity): f"role{int(entity[1]) % 3}" for video, entity, _, _ in rows}
-    found = per_role(joined_of(rows), roles, resamples=0)
-    assert sum(row.num_frames for row in found) == sum(not label for _, _, label, _ in rows)
+    found = per_role(joined_of(rows), roles, TALKERS, resamples=0)
+    assert [row.num_frames for row in found] == [90, 60, 60]  # entities 0 3 6, 1 4, 2 5; 30 rows each
+    assert sum(row.num_tracks for row in found) == 21
 
 
 def test_auroc_does_not_move_with_the_number_of_negatives_but_ap_does():
     again = [("v2", "more1", 0, 0.8), ("v2", "more1", 0, 0.6), ("v2", "more2", 0, 0.2), ("v2", "more2", 0, 0.95)]
     roles = {**ROLES, ("v2", "more1"): "shifted", ("v2", "more2"): "shifted"}
-    before, after = per_role(joined_of(), ROLES, 0)[-1], per_role(joined_of(ROWS + again), roles, 0)[-1]
+    before, after = (
+        per_role(joined_of(rows), known, TALKERS, 0)[-1] for rows, known in ((ROWS, ROLES), (ROWS + again, roles))
+    )
     assert after.auroc == pytest.approx(before.auroc, abs=1e-12)
     assert after.average_precision < before.average_precision
     assert after.chance < before.chance
@@ -81,9 +108,13 @@ def test_the_interval_is_over_videos():
     # Positives in v1 and v3; the negatives of v2 lie between them: AUROC is 1 with v1 alone and 0 with v3 alone.
     rows = [("v1", "a", 1, 0.9), ("v2", "b", 0, 0.5), ("v3", "c", 1, 0.1)]
     roles = {("v1", "a"): "own", ("v2", "b"): "shifted", ("v3", "c"): "own"}
-    (row,) = per_role(joined_of(rows), roles, resamples=300)
+    _, row = per_role(joined_of(rows), roles, ["own"], resamples=300)
     assert row.auroc == 0.5
     assert row.auroc_interval == (0.0, 1.0)
+    # AP: P .9, N .5, P .1 is (1 + 2/3) / 2. A set with v2 but not v3 gives 1; one without v1, with v2 twice and v3
+    # once, gives 1/3. Sets without v2 have no negative and do not count.
+    assert row.average_precision == pytest.approx(5 / 6)
+    assert row.average_precision_interval == (pytest.approx(1 / 3), 1.0)
 
 
 def test_scenes_of_one_source_are_drawn_together():
@@ -95,14 +126,14 @@ def test_scenes_of_one_source_are_drawn_together():
     ]
     roles = {(video, "e"): "own" if label else "shifted" for video, _, label, _ in rows}
     clips = {(video, "e"): video[0] for video, *_ in rows}
-    by_scene, by_clip = (per_role(joined_of(rows), roles, 400, 0, groups)[0] for groups in (None, clips))
+    by_scene, by_clip = (per_role(joined_of(rows), roles, ["own"], 400, 0, groups)[1] for groups in (None, clips))
     assert by_scene.auroc == by_clip.auroc == 0.5
     assert by_clip.auroc_interval == (0.0, 1.0)
     low, high = by_scene.auroc_interval
     assert low > 0.2
     assert high < 0.8
     # Giving each scene its video's name as group changes nothing.
-    (again,) = per_role(joined_of(rows), roles, 400, 0, {key: key[0] for key in roles})
+    _, again = per_role(joined_of(rows), roles, ["own"], 400, 0, {key: key[0] for key in roles})
     assert again == by_scene
 
 
@@ -119,15 +150,15 @@ def test_sources_are_resampled_over_their_groups():
 
 
 def test_an_empty_role_is_unknown_and_an_absent_one_an_error():
-    found = per_role(joined_of(), {**ROLES, ("v2", "shift1"): "", ("v2", "shift2"): ""}, resamples=0)
-    assert [row.role for row in found] == ["pauses", "own_sound", "unknown"]
+    found = per_role(joined_of(), {**ROLES, ("v2", "shift1"): "", ("v2", "shift2"): ""}, TALKERS, resamples=0)
+    assert [(row.role, row.positives) for row in found] == [("own_sound", "own"), ("unknown", "own_sound")]
     with pytest.raises(AvfusionError, match="no role for 2 of 4 tracks, first 'shift1' in 'v2'"):
-        per_role(joined_of(), {key: role for key, role in ROLES.items() if role != "shifted"})
+        per_role(joined_of(), {key: role for key, role in ROLES.items() if role != "shifted"}, TALKERS)
 
 
 def test_a_split_without_speech_is_an_error():
     with pytest.raises(AvfusionError, match="none of 5 rows is SPEAKING_AUDIBLE"):
-        per_role(joined_of(ROWS[3:]), ROLES)
+        per_role(joined_of(ROWS[3:]), ROLES, TALKERS)
 
 
 def test_sources_stand_by_themselves():
