@@ -347,3 +347,8 @@ def test_importing_the_configuration_leaves_omegaconf_out() -> None:
     """The models room imports this file and promises to need torch and einops only."""
     probe = "import sys, avfusion.config; sys.exit('omegaconf' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", probe], check=False, cwd=CONFIGS.parent).returncode == 0
+
+
+@pytest.mark.parametrize("lags", ["[5, -1]", "[0]", "[-26, 0]", "[0, 40]"])
+def test_lags_that_are_none_are_refused(lags: str) -> None:
+    assert "train.loss.lag_frames: expected the earliest and the latest" in error_of(f"--train.loss.lag_frames={lags}")

@@ -9,10 +9,12 @@ from dataclasses import is_dataclass
 from typing import Any, cast, get_args, get_origin, get_type_hints
 
 from avfusion.config.keys import ConfigError, leaves, show
-from avfusion.config.schema import Config, DataConfig, ModelConfig
+from avfusion.config.schema import Config, DataConfig, LossConfig, ModelConfig
 
 MAX_AUDIO_REACH = 10  # audio frames of 10 ms
 MIN_REGION_SIDE = 0.1  # share of the picture; a thinner strip of a small crop rounds to no pixel at all
+
+MAX_LAG_FRAMES = 25
 
 _WORDS = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
 
@@ -99,6 +101,7 @@ def _check_agreement(config: Config) -> None:
     _check_heads(config.model)
     _check_reach(config.model)
     _check_data(config.data)
+    _check_loss(config.train.loss)
 
 
 def _check_heads(model: ModelConfig) -> None:
@@ -152,3 +155,12 @@ def _check_data(data: DataConfig) -> None:
     snr_db = data.augment.audio_noise_snr_db
     if len(snr_db) != 2 or snr_db[0] > snr_db[1]:
         raise ConfigError(f"data.augment.audio_noise_snr_db: expected the lowest and the highest dB, found {snr_db}")
+
+
+def _check_loss(loss: LossConfig) -> None:
+    lags = loss.lag_frames
+    if len(lags) != 2 or not -MAX_LAG_FRAMES <= lags[0] <= lags[1] <= MAX_LAG_FRAMES:
+        raise ConfigError(
+            f"train.loss.lag_frames: expected the earliest and the latest video frame, within ±{MAX_LAG_FRAMES} (1 s), "
+            f"that a sound may come after its picture, found {lags}"
+        )

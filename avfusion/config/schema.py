@@ -131,7 +131,10 @@ class ModelConfig:
     modality: str = _choice("audio_visual", "video", "audio")  # the last two are baselines
     embed_dim: int = _number(128, low=8)
     dropout: float = _number(0.1, low=0, high=0.9)
-    contrast_dim: int = _number(64, low=8)  # width of the space in which sound and picture are compared
+    # Where the contrastive loss compares sound and picture: in projections of their own, or in the queries and keys of
+    # the first fusion layer (models without attention use projections all the same).
+    contrast: str = _choice("projection", "attention")
+    contrast_dim: int = _number(64, low=8)  # width of the projections
     visual: VisualConfig = field(default_factory=VisualConfig)
     audio: AudioConfig = field(default_factory=AudioConfig)
     fusion: FusionConfig = field(default_factory=FusionConfig)
@@ -147,6 +150,7 @@ class LossConfig:
     contrastive: float = _number(0.5, low=0)
     temperature: float = _number(0.07, low=0.001)
     negatives: str = _choice("batch", "clip")  # of the contrastive loss: all other frames of the batch, or of the clip
+    lag_frames: list[int] = field(default_factory=lambda: [0, 0])  # a sound may come this many frames after its picture
 
 
 @dataclass

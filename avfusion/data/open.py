@@ -31,11 +31,12 @@ def open_dataset(data: DataConfig, split: str) -> ClipDataset:
         }
         if split not in scenes:
             raise UsageError(f"synthetic talkers have no split {split!r}; choose one of {', '.join(reversed(scenes))}")
+        x1, y1, x2, y2 = data.region
         return SyntheticDataset(
             split,
             scenes[split],
             synthetic.seed,
-            crop_size=data.crop_size,
+            crop_size=round(data.crop_size / max(x2 - x1, y2 - y1)),  # the region then has the model's size
             scene_s=synthetic.scene_s,
             espeak=synthetic.espeak,
         )

@@ -273,6 +273,25 @@ class MultiHeadCrossAttention(_AttentionModule):
         )
         return self._answer(self.out(rearrange(output, "b h t k -> b t (h k)")), weights, need_weights)
 
+    def content(self, x: Tensor, context: Tensor) -> tuple[Tensor, Tensor]:
+        """Queries and keys before positions turn them: what a head looks for, and what there is to be found.
+
+        Args:
+            x: ``(B, Tq, D)``.
+            context: ``(B, Tk, C)``.
+
+        Returns:
+            ``(B, Tq, D)`` and ``(B, Tk, D)`` unit vectors; their product is the mean over the heads of the cosine of
+            query and key.
+        """
+        query, key = self.query(x), self.key_value(context)[..., : self.num_heads * self.head_dim]
+
+        def unit(vectors: Tensor) -> Tensor:
+            by_head = F.normalize(rearrange(vectors, "b t (h k) -> b t h k", h=self.num_heads), dim=-1)
+            return rearrange(by_head, "b t h k -> b t (h k)") / self.num_heads**0.5
+
+        return unit(query), unit(key)
+
     def _null(self, query: Tensor) -> tuple[Tensor | None, Tensor | None]:
         """The null key ``(H, K + 1)`` and what it meets, ``(B, H, Tq, K + 1)``; the last channel is its bias."""
         if self.null_key is None or self.null_bias is None:

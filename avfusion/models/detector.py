@@ -52,6 +52,8 @@ class ActiveSpeakerDetector(nn.Module):
         embed_dim: ``D``.
         contrast_dim: ``E``.
         modality: ``audio_visual``, or a baseline that hears only (``audio``) or sees only (``video``).
+        contrast_attention: compare sound and picture in the queries and keys of the first fusion layer, where that has
+            any, and not in projections; ``E`` is ``D`` then.
     """
 
     def __init__(
@@ -63,6 +65,7 @@ class ActiveSpeakerDetector(nn.Module):
         embed_dim: int,
         contrast_dim: int,
         modality: str = "audio_visual",
+        contrast_attention: bool = False,
     ) -> None:
         super().__init__()
         self.modality = modality
@@ -71,8 +74,11 @@ class ActiveSpeakerDetector(nn.Module):
         self.head_norm = nn.LayerNorm(embed_dim)
         self.head = nn.Linear(embed_dim, 1)
         self.audio_head, self.video_head = nn.Linear(embed_dim, 1), nn.Linear(embed_dim, 1)
-        self.video_contrast = nn.Linear(embed_dim, contrast_dim)
-        self.audio_contrast = nn.Linear(embed_dim, contrast_dim)
+        attends = modality == "audio_visual" and isinstance(fusion[0], CrossAttentionFusion)
+        self.contrast_attention = contrast_attention and attends
+        if not self.contrast_attention:
+            self.video_contrast = nn.Linear(embed_dim, contrast_dim)
+            self.audio_contrast = nn.Linear(embed_dim, contrast_dim)
         normal_scores(self.head, self.audio_head, self.video_head)
 
     def forward(
@@ -106,6 +112,8 @@ class ActiveSpeakerDetector(nn.Module):
         for block in self.temporal:
             x = block(x, face_mask)
 
+        seen_content, heard_content = self._content(seen, heard_at_frames)
+
         def by_scene(logits: Tensor) -> Tensor:
             return rearrange(logits, "(b s) t 1 -> b s t", s=faces)
 
@@ -113,9 +121,16 @@ class ActiveSpeakerDetector(nn.Module):
             logits=by_scene(self.head(self.head_norm(x))),
             audio_logits=repeat(self.audio_head(heard_at_frames), "b t 1 -> b s t", s=faces),
             video_logits=by_scene(self.video_head(seen)),
-            video_embedding=rearrange(F.normalize(self.video_contrast(seen), dim=-1), "(b s) t e -> b s t e", s=faces),
-            audio_embedding=F.normalize(self.audio_contrast(heard_at_frames), dim=-1),
+            video_embedding=rearrange(seen_content, "(b s) t e -> b s t e", s=faces),
+            audio_embedding=heard_content,
         )
+
+    def _content(self, seen: Tensor, heard: Tensor) -> tuple[Tensor, Tensor]:
+        """Unit vectors that are alike where picture ``(B S, T, D)`` and sound ``(B, T, D)`` of a frame are."""
+        layer = self.fusion[0] if self.contrast_attention else None
+        if isinstance(layer, CrossAttentionFusion):
+            return layer.content(seen, heard)
+        return F.normalize(self.video_contrast(seen), dim=-1), F.normalize(self.audio_contrast(heard), dim=-1)
 
 
 def build_model(config: ModelConfig, num_mels: int) -> ActiveSpeakerDetector:
@@ -166,6 +181,7 @@ def build_model(config: ModelConfig, num_mels: int) -> ActiveSpeakerDetector:
         dim,
         config.contrast_dim,
         config.modality,
+        contrast_attention=config.contrast == "attention",
     )
 
 

@@ -66,6 +66,10 @@ class CrossAttentionFusion(nn.Module):
         self.feed_forward = FeedForward(embed_dim, dropout=dropout)
         self.bypass = nn.Linear(embed_dim, embed_dim) if audio_bypass else None
 
+    def content(self, video: Tensor, audio: Tensor) -> tuple[Tensor, Tensor]:
+        """What the heads compare, apart from when it happens: see :meth:`MultiHeadCrossAttention.content`."""
+        return self.video_from_audio.content(self.norm(video), audio)
+
     def forward(
         self, video: Tensor, audio: Tensor, frame_mask: Tensor | None = None, audio_mask: Tensor | None = None
     ) -> Tensor:

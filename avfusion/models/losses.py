@@ -16,6 +16,8 @@ from torch.nn import functional as F
 from avfusion.config import LossConfig
 from avfusion.models.detector import Detection
 
+NEVER = -1e4  # a similarity of no weight at all; not infinite, which would make gradients of padded rows NaN
+
 
 def speaking_loss(logits: Tensor, speaking: Tensor, frame_mask: Tensor) -> Tensor:
     """Binary cross-entropy over real frames.
@@ -40,12 +42,14 @@ def contrastive_loss(
     audio_id: Tensor,
     temperature: float = 0.07,
     within_clip: bool = False,
+    lag_frames: tuple[int, int] = (0, 0),
 ) -> Tensor:
     """Symmetric contrast between the picture and the sound of a frame (InfoNCE in both directions).
 
-    Positive: the same frame of the same track, where the label says that face and voice belong together. Negatives:
-    every other real frame of the clip and of the batch. Left out of the negatives: the direct neighbours in time, whose
-    sound is nearly the same, and other tracks that hear the same sound.
+    Positive: the same frame of the same track, where the label says that face and voice belong together; with
+    ``lag_frames`` the sounds of all natural lags together, of which one fits. Negatives: every other real frame of the
+    clip and of the batch. Left out of the negatives: the direct neighbours in time, whose sound is nearly the same, and
+    other tracks that hear the same sound.
 
     Args:
         video: ``(B, S, T, E)`` unit vectors.
@@ -56,11 +60,13 @@ def contrastive_loss(
         temperature: divides the cosine similarities.
         within_clip: negatives come from the clip itself only. Between clips, who looks and who sounds like whom is
             enough to tell pairs apart; within one, only timing is.
+        lag_frames: the sound of a frame may come this many video frames after it, from and to, both included.
 
     Returns:
         A scalar; 0 when no frame is speaking.
 
-    Source: van den Oord et al. 2018 (InfoNCE); Jung et al. 2024 (TalkNCE) for the speaking frames as anchors.
+    Source: van den Oord et al. 2018 (InfoNCE); Jung et al. 2024 (TalkNCE) for the speaking frames as anchors; Miech et
+    al. 2020 (MIL-NCE) for several positives of which one fits.
     """
     _, faces, frames = speaking.shape
     seen = rearrange(video.float(), "b s t e -> (b s t) e")
@@ -74,17 +80,24 @@ def contrastive_loss(
     track = torch.arange(len(real) // frames, device=seen.device).repeat_interleave(frames)
     sound = audio_id.repeat_interleave(faces * frames)
     same_track = track[:, None] == track[None, :]
-    neighbours = same_track & ((step[:, None] - step[None, :]).abs() == 1)
+    lag = step[None, :] - step[:, None]  # of the sound in a column after the picture in a row
+    first, last = lag_frames
+    both_real = real[:, None] & real[None, :]
+    positive = same_track & (lag >= first) & (lag <= last) & both_real
+    neighbours = same_track & ((lag == first - 1) | (lag == last + 1))
     same_sound = (sound[:, None] == sound[None, :]) & ~same_track
-    left_out = neighbours | same_sound | ~real[None, :]
+    left_out = neighbours | same_sound | ~both_real
     if within_clip:
         left_out |= ~same_track
 
-    similarity = seen @ heard.T / temperature
-    target = torch.arange(len(real), device=seen.device)[anchors]
-    video_to_audio = F.cross_entropy(similarity.masked_fill(left_out, -torch.inf)[anchors], target)
-    audio_to_video = F.cross_entropy(similarity.T.masked_fill(left_out, -torch.inf)[anchors], target)
-    return (video_to_audio + audio_to_video) / 2
+    similarity = (seen @ heard.T / temperature).masked_fill(left_out, NEVER)
+    fitting = similarity.masked_fill(~positive, NEVER)
+    losses = []
+    for direction in (1, 0):  # over the sounds of each picture, then over the pictures of each sound
+        kept = anchors & positive.any(dim=direction)
+        share = fitting.logsumexp(dim=direction)[kept] - similarity.logsumexp(dim=direction)[kept]
+        losses.append(-share.sum() / kept.sum().clamp_min(1))
+    return (losses[0] + losses[1]) / 2
 
 
 def loss_terms(
@@ -107,5 +120,6 @@ def loss_terms(
             audio_id,
             config.temperature,
             within_clip=config.negatives == "clip",
+            lag_frames=(config.lag_frames[0], config.lag_frames[1]),
         )
     return terms

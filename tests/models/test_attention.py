@@ -402,3 +402,23 @@ def test_hand_worked_cross_attention() -> None:
     output, weights = module(x, context, need_weights=True)
     torch.testing.assert_close(weights.flatten(), torch.tensor([0.9, 0.1]))
     torch.testing.assert_close(output.flatten(), torch.tensor([0.9 * math.log(9.0), 2.0]))
+
+
+def test_content_is_the_cosine_of_queries_and_keys_before_positions_turn_them():
+    torch.manual_seed(0)
+    module = MultiHeadCrossAttention(16, 2, query_hz=25, key_hz=100, rotary=True, qk_norm=True, null_key=True)
+    x, context = torch.randn(1, 3, 16), torch.randn(1, 12, 16)
+    query, key = module.content(x, context)
+    expected = torch.zeros(3, 12)
+    for head in range(2):
+        part = slice(8 * head, 8 * head + 8)
+        q, k = module.query(x)[0, :, part], module.key_value(context)[0, :, part]
+        expected += torch.nn.functional.cosine_similarity(q[:, None], k[None], dim=-1) / 2
+    torch.testing.assert_close(query[0] @ key[0].T, expected)
+    torch.testing.assert_close(query.norm(dim=-1), torch.ones(1, 3))
+    # Without positions and null key it is what the softmax sees: the logits are the cosines times sqrt(8).
+    plain = MultiHeadCrossAttention(8, 1, qk_norm=True)
+    x, context = torch.randn(1, 3, 8), torch.randn(1, 12, 8)
+    query, key = plain.content(x, context)
+    _, weights = plain(x, context, need_weights=True)
+    torch.testing.assert_close(weights[0, 0], (query[0] @ key[0].T * 8**0.5).softmax(-1), atol=1e-5, rtol=1e-4)

@@ -165,3 +165,34 @@ def test_half_precision_stays_close() -> None:
         rough = model(crops, log_mel, None, mask).logits.float().sigmoid()
     assert rough.isfinite().all()
     assert (rough - exact).abs().max() < 0.05
+
+
+def test_contrast_in_the_attention_is_between_its_own_queries_and_keys_and_has_no_projections() -> None:
+    config = small_config()
+    config.contrast = "attention"
+    model = model_of(config)
+    assert not any("contrast" in name for name in model.state_dict())
+    crops, log_mel = clip(12)
+    detection = model(crops, log_mel)
+    assert detection.video_embedding.shape == (1, 1, 12, 32)
+    query, key = model.fusion[0].content(model.visual(crops[0]), model.audio(log_mel))
+    torch.testing.assert_close(detection.video_embedding[0], query)
+    assert key.shape == (1, 48, 32)
+    loss = detection.video_embedding[0, 0, 3] @ detection.audio_embedding[0, 5]
+    loss.backward()
+    attention = model.fusion[0].video_from_audio
+    assert attention.query.weight.grad is not None
+    assert attention.query.weight.grad.abs().sum() > 0
+    grad = attention.key_value.weight.grad
+    assert grad[:32].abs().sum() > 0  # keys
+    assert not grad[32:].any()  # values
+
+
+@pytest.mark.parametrize("change", [{"fusion.kind": "concat"}, {"modality": "video"}])
+def test_a_model_without_attention_contrasts_in_projections_whatever_it_is_told(change: dict[str, str]) -> None:
+    config = small_config()
+    config.contrast = "attention"
+    for key, value in change.items():
+        setattr(config.fusion if "." in key else config, key.split(".")[-1], value)
+    model = model_of(config)
+    assert model(*clip(8)).video_embedding.shape == (1, 1, 8, 16)

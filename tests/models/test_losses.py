@@ -44,6 +44,46 @@ def test_contrast_of_one_clip_equals_the_sum_written_out() -> None:
     assert math.isclose(loss.item(), loop_loss(video[0], audio[0], [0, 1, 4, 5], 0.2), rel_tol=1e-5)
 
 
+def loop_lag_loss(video: torch.Tensor, audio: torch.Tensor, real: int, lags: range, temperature: float) -> float:
+    """One clip, written out: of the sounds at all natural lags together, against those and all but their neighbours."""
+    total, kept = [0.0, 0.0], [0, 0]
+    for way, (first, second) in enumerate(((video, audio), (audio, video))):
+        for i in range(real):
+            lag = [(j - i) if way == 0 else (i - j) for j in range(real)]
+            left_out = (lags[0] - 1, lags[-1] + 1)
+            weight = [math.exp(float(first[i] @ second[j]) / temperature) for j in range(real)]
+            fitting = sum(w for w, k in zip(weight, lag, strict=True) if k in lags)
+            if fitting:
+                every = sum(w for w, k in zip(weight, lag, strict=True) if k not in left_out)
+                total[way] -= math.log(fitting / every)
+                kept[way] += 1
+    return (total[0] / kept[0] + total[1] / kept[1]) / 2
+
+
+def test_contrast_over_natural_lags_equals_the_sum_written_out_and_ignores_padding() -> None:
+    video, audio = unit(9, seed=1), unit(9, seed=2)
+    speaking = torch.ones(1, 1, 9, dtype=torch.bool)
+    real = torch.tensor([[[True] * 7 + [False] * 2]])
+    video.requires_grad_(True)
+    loss = contrastive_loss(video[:, None], audio, speaking, real, torch.tensor([7]), 0.2, lag_frames=(1, 3))
+    assert math.isclose(loss.item(), loop_lag_loss(video[0].detach(), audio[0], 7, range(1, 4), 0.2), rel_tol=1e-5)
+    loss.backward()
+    assert video.grad is not None
+    assert video.grad.isfinite().all()
+    assert not video.grad[:, 7:].any()
+
+
+def test_contrast_over_natural_lags_falls_for_any_of_them_and_no_other() -> None:
+    video = unit(12)
+    everything = torch.ones(1, 1, 12, dtype=torch.bool)
+
+    def loss(lag: int) -> float:
+        args = (everything, everything, torch.tensor([0]), 0.1)
+        return contrastive_loss(video[:, None], video.roll(lag, 1), *args, lag_frames=(-1, 3)).item()
+
+    assert max(loss(lag) for lag in (-1, 0, 2, 3)) < min(loss(lag) for lag in (-5, 6)) - 0.5
+
+
 def test_contrast_falls_when_streams_agree() -> None:
     video = unit(8)
     everything = torch.ones(1, 1, 8, dtype=torch.bool)

@@ -101,10 +101,10 @@ class SyntheticDataset:
                 f"frames {first_frame}..{end_frame} of {track.entity_id} wanted, but it has {self.num_frames};"
                 f" ask for a stretch within 0..{self.num_frames}"
             )
-        scene, rng = self.scene(number), self._rng(_SOUND_STREAM, number)
+        scene, rng = self.scene(number), self.sound_rng(number)
         audio, _ = mix(rng, scene, render_voices(rng, scene))
         shown = scene.faces[face]
-        grain = self._rng(_PICTURE_STREAM, number, face)
+        grain = self.picture_rng(number, face)
         crops = render_face(grain, shown.face, shown.head, shown.mouth, shown.camera, self.crop_size)
         return Clip(
             crops=crops[first_frame:end_frame],
@@ -119,7 +119,7 @@ class SyntheticDataset:
             UsageError: if the track does not exist.
         """
         number, _ = self._place(index)
-        scene, rng = self.scene(number), self._rng(_SOUND_STREAM, number)
+        scene, rng = self.scene(number), self.sound_rng(number)
         voices = render_voices(rng, scene)
         _, scale = mix(rng, scene, voices)
         return describe(self.video_id(number), scene, voices, scale)
@@ -127,6 +127,14 @@ class SyntheticDataset:
     def scene(self, number: int) -> Scene:
         """A scene before it is rendered, the same at every call."""
         return plan_scene(self._rng(_SCENE_STREAM, number), self._role(number), self.num_frames, self.espeak)
+
+    def sound_rng(self, number: int) -> np.random.Generator:
+        """What the sound of a scene is drawn from: first the voices, then the rest."""
+        return self._rng(_SOUND_STREAM, number)
+
+    def picture_rng(self, number: int, face: int) -> np.random.Generator:
+        """What the grain of a face of a scene is drawn from."""
+        return self._rng(_PICTURE_STREAM, number, face)
 
     def video_id(self, number: int) -> str:
         """The name of a scene."""

@@ -44,8 +44,8 @@ class Script:
         phones: ``(N,)`` names, keys of :data:`avfusion.data.synthetic.phones.PHONES`.
         edges_s: ``(N + 1,)`` phone ``n`` lasts from ``edges_s[n]`` to ``edges_s[n + 1]``.
         stress: ``(N,)`` 0..1, scales the loudness of the phone's syllable.
-        effort: ``(N,)`` 0..1, scales its mouth opening. Drawn apart from the stress, so that loudness tells little about
-            how far the mouth is open, beyond the alternation of consonants and vowels.
+        effort: ``(N,)`` 0..1, scales its mouth opening. Drawn apart from the stress, so that loudness tells little
+            about how far the mouth is open, beyond the alternation of consonants and vowels.
         syllables_s: ``(K, 2)`` start and end of each syllable.
         phrases_s: ``(P, 2)`` stretches with voice. The silent closure of a first ``p t k`` lies before its phrase.
     """

@@ -74,7 +74,7 @@ def test_bursts_lie_at_the_releases_of_their_plosives_and_sound_sets_in_there(da
         truth = dataset.truth(index)
         for number, voice in enumerate(truth.voices):
             assert len(voice.bursts) == len(voice.bursts_s)
-            rng = dataset._rng(2, dataset.scene_of_track[index][0])
+            rng = dataset.sound_rng(dataset.scene_of_track[index][0])
             sound = render_voices(rng, dataset.scene(dataset.scene_of_track[index][0]))[number].astype(float)
             for name, at_s in zip(voice.bursts, voice.bursts_s, strict=True):
                 assert name in "pbtdkg"
