@@ -36,6 +36,7 @@ MODELS = {
     "video": ["--model.modality=video"],
     "audio": ["--model.modality=audio"],
 }
+CHOSEN_HERE = ("run.dir", "run.seed", "model.fusion.kind", "model.fusion.heads", "model.modality")
 ALWAYS = ["--wandb.mode=disabled", "--report.figures_per_role=0", "--report.offset_accuracy=false"]
 SPLIT = "test"
 
@@ -63,13 +64,17 @@ def main() -> None:
     parser.add_argument("--seeds", default="0,1,2", help="seeds, with commas between them (default: 0,1,2)")
     parser.add_argument("--models", default=",".join(MODELS), help=f"of {','.join(MODELS)} (default: all)")
     parser.add_argument("--config", type=Path, default=DEFAULT_CONFIG, help="YAML that all trainings start from")
-    parser.add_argument("--table-only", action="store_true", help="train nothing; finished trainings alone count")
+    parser.add_argument(
+        "--table-only",
+        action="store_true",
+        help="train nothing: finished trainings count as they are",
+    )
     overrides, rest = split_overrides(sys.argv[1:])
     options = parser.parse_args(rest)
     runs = plan_runs(options.out, options.models, options.seeds)
-    for key in ("run.dir", "run.seed"):
+    for key in CHOSEN_HERE:
         if any(override.startswith(f"--{key}=") for override in overrides):
-            raise UsageError(f"--{key} is chosen for each training; use OUT and --seeds instead")
+            raise UsageError(f"--{key} is chosen for each training; use OUT, --seeds and --models instead")
     if options.table_only:
         if overrides:
             raise UsageError(

@@ -21,6 +21,7 @@ from avfusion.data.clips import Clip
 from avfusion.data.synthetic import ROLES, SyntheticDataset, VoiceTruth
 from avfusion.data.synthetic.truth import FaceTruth, SceneTruth
 from avfusion.errors import CommandParser, UsageError, run_command
+from avfusion.tracks import runs_of_true
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -76,7 +77,7 @@ def scene_figure(dataset: SyntheticDataset, index: int) -> Figure:
     _draw_face(axes[0], clip)
     _draw_mouth(axes[1], face)
     _draw_wave(axes[2], clip, face)
-    _draw_spectrum(axes[3], clip, truth)
+    _draw_spectrum(axes[3], clip, truth, face)
     _draw_voices(axes[4], truth)
     axes[0].set_title(_title(truth, face), fontsize=10, loc="left")
     axes[-1].set_xlim(0, len(clip.crops) / VIDEO_HZ)
@@ -118,13 +119,13 @@ def _draw_mouth(axis: Axes, face: FaceTruth) -> None:
 def _draw_wave(axis: Axes, clip: Clip, face: FaceTruth) -> None:
     axis.plot(np.arange(len(clip.audio)) / SAMPLE_RATE, clip.audio, color="0.35", linewidth=0.4)
     peak = float(np.abs(clip.audio).max()) * 1.1 + 1e-6
-    times_s = np.arange(len(face.speaking)) / VIDEO_HZ
-    axis.fill_between(times_s, -peak, peak, where=face.speaking.tolist(), step="post", color=HEARD, alpha=0.15)
+    for first, end in runs_of_true(face.speaking):
+        axis.axvspan(first / VIDEO_HZ, end / VIDEO_HZ, color=HEARD, alpha=0.15, linewidth=0)
     axis.set_ylim(-peak, peak)
     axis.set_ylabel("sound\n(shaded: label)")
 
 
-def _draw_spectrum(axis: Axes, clip: Clip, truth: SceneTruth) -> None:
+def _draw_spectrum(axis: Axes, clip: Clip, truth: SceneTruth, face: FaceTruth) -> None:
     size, step = 256, 40
     padded = np.pad(clip.audio, size // 2)
     frames = np.lib.stride_tricks.sliding_window_view(padded, size)[::step] * np.hanning(size)
@@ -137,13 +138,14 @@ def _draw_spectrum(axis: Axes, clip: Clip, truth: SceneTruth) -> None:
         vmin=float(level_db.max()) - 65,
         extent=(0, len(frames) * step / SAMPLE_RATE, 0, SAMPLE_RATE / 2000),
     )
-    for voice in truth.voices[:1]:
+    shown = face.voice or 0  # the face's own voice, or else the first that is heard
+    for voice in truth.voices[shown : shown + 1]:
         for phone, (start_s, end_s) in zip(voice.phones, voice.phones_s, strict=True):
             axis.axvline(start_s, color="white", linewidth=0.35, alpha=0.6)
             if end_s - start_s > 0.03:
                 axis.text((start_s + end_s) / 2, 7.4, phone, ha="center", va="center", fontsize=7, color="white")
         axis.vlines(voice.bursts_s, 5.6, 6.6, color=BURST, linewidth=1.8)
-    axis.set_ylabel("kHz\n(phones, bursts)")
+    axis.set_ylabel(f"kHz\n(phones, bursts\nof voice {shown})")
 
 
 def _draw_voices(axis: Axes, truth: SceneTruth) -> None:

@@ -29,6 +29,11 @@ def open_dataset(data: DataConfig, split: str) -> ClipDataset:
             data.val_split: synthetic.val_scenes,
             data.train_split: synthetic.train_scenes,
         }
+        if len(scenes) < 3:
+            raise UsageError(
+                f"data.train_split={data.train_split}, data.val_split={data.val_split}: expected two different names,"
+                " and not 'test', which is the third split of synthetic talkers"
+            )
         if split not in scenes:
             raise UsageError(f"synthetic talkers have no split {split!r}; choose one of {', '.join(reversed(scenes))}")
         x1, y1, x2, y2 = data.region

@@ -33,7 +33,8 @@ Scores = Sequence[NDArray[np.floating[Any]]]  # one (T,) array per track
 
 NOTES = """\
 {tracks} tracks of {groups} independent scenes. AP: VOC all-point interpolation, as AVA defines it. A role that speaks
-is measured against its own speaking frames, one that never speaks against those of {talkers}. Trained rows: mean over
+is measured against its own speaking frames, one that never speaks against those of {talkers} (all of its own frames are
+negatives then, pauses too: loudness alone is above chance there). Trained rows: mean over
 seeds ± half the 95 % interval of that mean (Student's t from the spread of the seeds); the others: value ± half the
 95 % bootstrap interval over scenes. Minutes: wall time of one training, data and report included, mean over seeds."""
 

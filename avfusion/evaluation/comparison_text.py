@@ -45,7 +45,7 @@ def verdicts(name: str, differences: Sequence[Difference]) -> list[str]:
         of_column = [d for d in differences if d.column == column]
         behind = [d for d in of_column if d.over_seeds.mean <= 0]
         close = [d for d in of_column if d.over_seeds.mean > 0 and not d.clear]
-        text = f"{column}: {name} is {'NOT ' if behind else ''}ahead of every other row"
+        text = f"{column}: {name} is {'NOT ' if behind else ''}on average ahead of every other row"
         if behind:
             text += f"; not of {_listed(behind)}"
         if close:

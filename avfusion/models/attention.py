@@ -288,7 +288,8 @@ class MultiHeadCrossAttention(_AttentionModule):
 
         def unit(vectors: Tensor) -> Tensor:
             by_head = F.normalize(rearrange(vectors, "b t (h k) -> b t h k", h=self.num_heads), dim=-1)
-            return rearrange(by_head, "b t h k -> b t (h k)") / self.num_heads**0.5
+            together: Tensor = rearrange(by_head, "b t h k -> b t (h k)") / self.num_heads**0.5
+            return together
 
         return unit(query), unit(key)
 

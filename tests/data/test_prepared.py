@@ -96,10 +96,10 @@ def test_what_is_read_is_what_was_written(tmp_path: Path, start_s: float) -> Non
 def test_older_tables_without_the_last_columns_are_read(tmp_path: Path, columns: int, role: str, source: str) -> None:
     root = write_dataset(tmp_path / "d")
     table = root / "tracks.csv"
-    assert table.read_text().splitlines()[0].endswith(",audio,role,source,group")
+    assert table.read_text().splitlines()[0].endswith(",audio,role,source,group,lag_ms")
     table.write_text("".join(",".join(line.split(",")[:columns]) + "\n" for line in table.read_text().splitlines()))
     tracks = PreparedDataset(root, "train").tracks
-    assert {(track.role, track.source, track.group) for track in tracks} == {(role, source, "")}
+    assert {(track.role, track.source, track.group, track.lag_ms) for track in tracks} == {(role, source, "", None)}
 
 
 def test_a_stretch_is_a_part_of_the_unbroken_track(tmp_path: Path) -> None:

@@ -59,8 +59,7 @@ def test_a_killed_run_goes_on_to_the_same_dataset(
 
     root = tmp_path / "talkers"
     monkeypatch.setattr(PreparedWriter, "add_scene", add_four)
-    with pytest.raises(KeyboardInterrupt):
-        synthesize.main([str(root), *ASKED])
+    assert synthesize.main([str(root), *ASKED]) != 0
     monkeypatch.undo()
     assert not (root / "dataset.json").exists()
     assert synthesize.main([str(root), *ASKED]) == 0

@@ -60,13 +60,13 @@ def test_differences_by_hand():
 def test_verdicts_say_who_is_ahead_who_is_close_and_who_is_not():
     close, energy, ahead = (compare(FULL, other, "dub", (0.001, 0.9)) for other in (CLOSE, ENERGY, AHEAD))
     assert verdicts("full", [energy]) == [
-        "dub: full is ahead of every other row, clear of all intervals; nearest energy (+0.420 ± 0.050)"
+        "dub: full is on average ahead of every other row, clear of all intervals; nearest energy (+0.420 ± 0.050)"
     ]
     assert verdicts("full", [energy, close]) == [
-        "dub: full is ahead of every other row; within an interval of one_head (+0.010 ± 0.043)"
+        "dub: full is on average ahead of every other row; within an interval of one_head (+0.010 ± 0.043)"
     ]
     assert verdicts("full", [energy, close, ahead]) == [
-        "dub: full is NOT ahead of every other row; not of video (-0.030 ± 0.050); "
+        "dub: full is NOT on average ahead of every other row; not of video (-0.030 ± 0.050); "
         "within an interval of one_head (+0.010 ± 0.043)"
     ]
 

@@ -8,6 +8,7 @@ Shapes: ``T`` video frames at 25 per second, ``640 T`` sound samples at 16 kHz.
 
 from __future__ import annotations
 
+import math
 import zlib
 from collections.abc import Sequence
 
@@ -15,8 +16,9 @@ import numpy as np
 
 from avfusion.clock import SAMPLES_PER_VIDEO_FRAME, VIDEO_HZ
 from avfusion.data.clips import Clip
+from avfusion.data.synthetic.draft import Scene
 from avfusion.data.synthetic.picture import render_face
-from avfusion.data.synthetic.scenes import SCENES_PER_BLOCK, Scene, plan_scene
+from avfusion.data.synthetic.scenes import SCENES_PER_BLOCK, plan_scene
 from avfusion.data.synthetic.sound import mix, render_voices
 from avfusion.data.synthetic.truth import SceneTruth, describe
 from avfusion.errors import UsageError
@@ -70,8 +72,8 @@ class SyntheticDataset:
             ("scene_s", scene_s, 0.4),
             ("espeak", espeak, 0.0),
         ):
-            if not found >= least:
-                raise UsageError(f"synthetic talkers: {what} is {found}, expected at least {least}; give a larger one")
+            if not least <= found < math.inf:
+                raise UsageError(f"synthetic talkers: {what} is {found}, expected at least {least}, and finite")
         if espeak > 1:
             raise UsageError(f"synthetic talkers: espeak is {espeak}, expected a share from 0 to 1; give a smaller one")
         if not split:

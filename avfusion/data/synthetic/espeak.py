@@ -22,8 +22,8 @@ from avfusion.clock import SAMPLE_RATE
 from avfusion.data.synthetic.espeak_library import NATIVE_RATE, say
 from avfusion.data.synthetic.phones import COLUMN, PHONES
 from avfusion.data.synthetic.pitch_estimate import estimated_pitch_hz
-from avfusion.data.synthetic.script import CONTROL_HZ, MIN_PAUSE_S, Script
-from avfusion.data.synthetic.voice import Utterance, Voice, random_voice, render_utterance
+from avfusion.data.synthetic.script import MIN_PAUSE_S, Script, control_times_s
+from avfusion.data.synthetic.voice import Utterance, Voice, render_utterance
 
 Track = NDArray[np.float64]
 
@@ -196,11 +196,12 @@ def _speak_phrase(text: str, weights: Track, voice_file: str, rate: int) -> _Phr
     return _Phrase(tuple(names), edges_s, weights, syllables_s, _resample(sound[first:last]))
 
 
-def espeak_utterance(rng: np.random.Generator, start_s: float, end_s: float) -> Utterance:
-    """Lets a random voice of espeak-ng say random syllables.
+def espeak_utterance(rng: np.random.Generator, voice: Voice, start_s: float, end_s: float) -> Utterance:
+    """Lets espeak-ng say random syllables.
 
     Args:
         rng: source of all chance; the same gives the same bits from the same version of the library.
+        voice: who speaks: pitch, vocal tract, melody and pace; the rest is drawn anew each time.
         start_s: start of the utterance, seconds.
         end_s: its end.
 
@@ -213,7 +214,6 @@ def espeak_utterance(rng: np.random.Generator, start_s: float, end_s: float) -> 
         UsageError: if the library is not installed.
         AvfusionError: if it does not speak.
     """
-    voice = random_voice(rng)
     voice_file = _voice_file(rng, voice)
     sound = np.zeros(round((end_s - start_s) * SAMPLE_RATE), dtype=np.float32)
     phones: list[str] = []
@@ -236,7 +236,7 @@ def espeak_utterance(rng: np.random.Generator, start_s: float, end_s: float) -> 
         syllables_s=np.concatenate(syllables_s),
         phrases_s=np.array(phrases_s).reshape(-1, 2),
     )
-    control_s = start_s + np.arange(round((end_s - start_s) * CONTROL_HZ)) / CONTROL_HZ
+    control_s = control_times_s(start_s, end_s)
     voiced = script.targets()[script.segments_at(control_s), COLUMN["voice"]] > 0.35  # not the near silence of closures
     pitch_hz = estimated_pitch_hz(sound, voiced, voice.pitch_hz)
     usual_hz = float(np.median(pitch_hz[voiced])) if voiced.any() else voice.pitch_hz

@@ -130,7 +130,7 @@ def chew(rng: np.random.Generator, times_s: Track) -> MouthMovement:
     bites_s = _beats(rng, times_s[0], times_s[-1], 2 * bite_hz)  # open, shut, open, shut
     is_open = np.arange(len(bites_s)) % 2
     busy = ~_rests(rng, len(bites_s), max(2, round(1.2 * bite_hz)), 0.2)
-    jaw = is_open * busy * rng.uniform(0.4, 1.0, len(bites_s)) * min(0.9, 1.9 / bite_hz)
+    jaw = is_open * busy * rng.uniform(0.4, 1.0, len(bites_s)) * min(0.72, 1.5 / bite_hz)
     side = np.where(np.arange(len(bites_s)) % 4 < 2, 1.0, -1.0) * busy
     width = 0.5 - 0.3 * jaw + rng.normal(0.0, 0.06, len(bites_s))
     keys = np.column_stack([jaw, width, rng.uniform(0.0, 0.3, len(bites_s)), side])
@@ -152,7 +152,7 @@ def smile(rng: np.random.Generator, times_s: Track) -> MouthMovement:
     """Smiles, laughs, lips pressed and licked, one after the other at the rhythm of syllables, with short rests."""
     beats_s = _beats(rng, times_s[0], times_s[-1], rng.uniform(5.0, 8.0))
     made = np.array(_FACES_MADE)[rng.integers(len(_FACES_MADE), size=len(beats_s))]
-    made *= rng.uniform(0.7, 1.1, (len(beats_s), 1))
+    made *= rng.uniform(0.55, 0.95, (len(beats_s), 1))
     made[_rests(rng, len(beats_s), 4, 0.25)] = (0.03, 0.8, 0.0, 0.3, 0.5)
     opening, width, rounding, teeth, corners = _glide(times_s, beats_s, made).T
     return MouthMovement(np.clip(opening, 0.0, 1.1), width, rounding, np.clip(teeth, 0, 1), corners, 0.0 * corners)
@@ -162,7 +162,7 @@ def yawn(rng: np.random.Generator, times_s: Track) -> MouthMovement:
     """Slow, wide openings of 1..1.8 s, and lips smacking at the rhythm of syllables before and after them."""
     beats_s = _beats(rng, times_s[0], times_s[-1], rng.uniform(6.0, 9.0))
     count = len(beats_s)
-    smack = (np.arange(count) % 2) * rng.uniform(0.15, 0.6, count)
+    smack = (np.arange(count) % 2) * rng.uniform(0.1, 0.46, count)
     keys = np.column_stack([smack, 0.5 - 0.2 * smack, rng.uniform(0.0, 0.4, count), 0.3 * smack])
     opening, width, rounding, teeth = _glide(times_s, beats_s, keys).T
     peak_s = times_s[0] + rng.uniform(0.2, 1.0)

@@ -98,10 +98,10 @@ def _pick(rng: np.random.Generator, shares: tuple[float, ...], count: int) -> li
 def _random_phrases(rng: np.random.Generator, start_s: float, end_s: float) -> list[tuple[float, float]]:
     """Phrases of 0.5..1.8 s with pauses of 0.25..0.9 s between them, wholly inside ``start_s .. end_s``."""
     phrases_s = []
-    now_s = start_s + rng.uniform(0.15, 0.9)
+    now_s = start_s - rng.uniform(3.0, 5.0)  # long before, so that phrases start at no preferred time
     while now_s + 0.5 < end_s:
         phrase_end_s = min(now_s + rng.uniform(0.5, 1.8), end_s - 0.05)
-        if phrase_end_s - now_s >= 0.5:
+        if phrase_end_s - now_s >= 0.5 and now_s >= start_s + 0.15:
             phrases_s.append((now_s, phrase_end_s))
         now_s = phrase_end_s + rng.uniform(MIN_PAUSE_S, 0.9)
     return phrases_s
@@ -238,6 +238,11 @@ def smooth(
     return over_time(tracks * weights) / over_time(weights)
 
 
+def control_times_s(start_s: float, end_s: float) -> NDArray[np.float64]:
+    """``(G,)`` times of the control steps from ``start_s`` on."""
+    return start_s + np.arange(round((end_s - start_s) * CONTROL_HZ)) / CONTROL_HZ
+
+
 def control_tracks(script: Script, start_s: float, end_s: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Reads a script off at :data:`CONTROL_HZ`, before any smoothing.
 
@@ -245,6 +250,6 @@ def control_tracks(script: Script, start_s: float, end_s: float) -> tuple[NDArra
         ``(G,)`` times in seconds from ``start_s`` on, and ``(G, C)`` targets: the fields of
         :class:`avfusion.data.synthetic.phones.Phone` and, last, the stress.
     """
-    times_s = start_s + np.arange(round((end_s - start_s) * CONTROL_HZ)) / CONTROL_HZ
+    times_s = control_times_s(start_s, end_s)
     every_phone = np.column_stack([script.targets(), script.stress])
     return times_s, every_phone[script.segments_at(times_s)]

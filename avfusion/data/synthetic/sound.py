@@ -8,8 +8,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from avfusion.clock import SAMPLES_PER_VIDEO_FRAME
-from avfusion.data.synthetic.scenes import Scene
+from avfusion.clock import SAMPLE_RATE, SAMPLES_PER_VIDEO_FRAME
+from avfusion.data.synthetic.draft import Scene
 from avfusion.data.synthetic.sounds import music, noise, room_floor
 from avfusion.data.synthetic.voice import make_utterance, random_voice, render_utterance
 
@@ -49,10 +49,11 @@ def mix(rng: np.random.Generator, scene: Scene, voices: list[NDArray[np.float32]
 
 def babble(rng: np.random.Generator, num_samples: int) -> NDArray[np.float32]:
     """Several strangers who talk at once, unit rms."""
-    end_s = num_samples / 16_000
+    end_s = num_samples / SAMPLE_RATE
     parts = []
     for _ in range(BABBLE_VOICES):
-        utterance = make_utterance(rng, random_voice(rng), -0.8, end_s + 0.8)
+        utterance = make_utterance(rng, random_voice(rng), -2.2, end_s + 2.2)
         parts.append(rng.uniform(0.6, 1.0) * render_utterance(rng, utterance, num_samples))
     total = np.sum(parts, axis=0)
-    return (total / max(1e-9, float(np.sqrt(np.mean(np.square(total)))))).astype(np.float32)
+    together: NDArray[np.float32] = (total / max(1e-9, float(np.sqrt(np.mean(total**2))))).astype(np.float32)
+    return together

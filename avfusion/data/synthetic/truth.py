@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from avfusion.clock import AUDIO_FRAMES_PER_VIDEO_FRAME, AUDIO_HZ, SAMPLE_RATE, VIDEO_HZ
-from avfusion.data.synthetic.scenes import HeardVoice, Scene, ShownFace
+from avfusion.data.synthetic.draft import HeardVoice, Scene, ShownFace
 from avfusion.data.synthetic.script import Script
 from avfusion.data.synthetic.voice import pitch_track
 
@@ -32,8 +32,8 @@ class VoiceTruth:
         bursts: ``(B,)`` names of the plosives released; ``bursts_s`` ``(B,)`` the times of the releases.
         syllables_s: ``(K, 2)`` syllables.
         active_s: ``(P, 2)`` phrases; between them are pauses of at least 250 ms.
-        envelope: ``(A,)`` rms of this voice alone in the mixture, 10 ms steps.
-        f0_hz: ``(A,)`` fundamental frequency at 10 ms steps, 0 where unvoiced.
+        envelope: ``(A,)`` rms of this voice alone in the mixture, over each step of 10 ms.
+        f0_hz: ``(A,)`` fundamental frequency in the middle of each of these steps, 0 where unvoiced.
         level_db: level of its voiced stretches against the first voice of the scene.
         pitch_hz, tract_scale: who it is.
     """
@@ -102,7 +102,7 @@ class SceneTruth:
     faces: tuple[FaceTruth, ...]
 
     def to_json(self) -> dict[str, Any]:
-        """Plain numbers and lists, times to 0.1 ms; NaN becomes null."""
+        """Plain numbers and lists, times to 0.01 ms; NaN becomes null."""
         plain = _plain(self)
         assert isinstance(plain, dict)
         return {"video_hz": VIDEO_HZ, "audio_hz": AUDIO_HZ, **plain}
@@ -148,7 +148,7 @@ def _voice_truth(scene: Scene, voice: HeardVoice, entity_id: str, sound: NDArray
         syllables_s=cut(script.syllables_s, scene.scene_s),
         active_s=cut(script.phrases_s, scene.scene_s),
         envelope=np.sqrt(power),
-        f0_hz=pitch_track(voice.utterance, steps).astype(np.float64),
+        f0_hz=pitch_track(voice.utterance, steps, at_s=0.5 / AUDIO_HZ).astype(np.float64),
         level_db=20 * math.log10(voice.level / scene.voices[0].level),
         pitch_hz=voice.utterance.voice.pitch_hz,
         tract_scale=voice.utterance.voice.tract_scale,
@@ -159,6 +159,7 @@ def _face_truth(scene: Scene, number: int, entity_id: str) -> FaceTruth:
     face: ShownFace = scene.faces[number]
     said, said_s = ((), np.zeros((0, 2))) if face.said is None else _phones(face.said, scene.scene_s)
     occluder = face.camera.occluder
+    hidden_s = [] if occluder is None else [(occluder.start_s, occluder.end_s)]
     return FaceTruth(
         entity_id=entity_id,
         motion=face.motion,
@@ -171,7 +172,7 @@ def _face_truth(scene: Scene, number: int, entity_id: str) -> FaceTruth:
         said_s=said_s,
         blinks_s=face.head.blinks_s,
         face_px=float(face.camera.face_px),
-        occluded_s=np.zeros((0, 2)) if occluder is None else np.array([[occluder.start_s, occluder.end_s]]),
+        occluded_s=cut(np.array(hidden_s, dtype=np.float64).reshape(-1, 2), scene.scene_s),
     )
 
 

@@ -16,13 +16,14 @@ from numpy.typing import NDArray
 
 from avfusion.clock import AUDIO_HZ, SAMPLE_RATE
 from avfusion.data.synthetic.phones import COLUMN, PHONES
-from avfusion.data.synthetic.script import CONTROL_HZ, Script, control_tracks, random_script, smooth
+from avfusion.data.synthetic.script import CONTROL_HZ, Script, control_times_s, control_tracks, random_script, smooth
 from avfusion.data.synthetic.vocal_tract import FRAME, HOP, SPAN, TractShape, noise_bands, through_tract
 
 Track = NDArray[np.float64]
 
 _MARGIN_S = 0.12  # control tracks reach this far past the stretch rendered, so that no smoothing meets an edge
 _BREATH_LEVEL = np.float32(0.35)  # sets aspiration off against pulses of strength one
+_ENOUGH_VOICE_S = 0.6  # tells how loud an utterance is
 _BURST_DECAY_S, _BURST_SAMPLES, _BURST_LEAD = 0.006, 640, 32
 
 
@@ -102,7 +103,7 @@ def make_utterance(
 
 def _pitch_contour_hz(rng: np.random.Generator, script: Script, voice: Voice, start_s: float, end_s: float) -> Track:
     """``(G,)`` pitch: falls along each phrase (one in five rises at its end), accents on syllables, a slow wander."""
-    times_s = start_s + np.arange(round((end_s - start_s) * CONTROL_HZ)) / CONTROL_HZ
+    times_s = control_times_s(start_s, end_s)
     octaves = np.zeros(len(times_s))
     for phrase_start_s, phrase_end_s in script.phrases_s:
         inside = slice(*np.searchsorted(times_s, (phrase_start_s, phrase_end_s)))
@@ -112,7 +113,7 @@ def _pitch_contour_hz(rng: np.random.Generator, script: Script, voice: Voice, st
     if len(script.syllables_s):
         accents = rng.uniform(-0.2, 1.0, len(script.syllables_s)) * voice.melody
         syllable = np.searchsorted(script.syllables_s[:, 0], times_s, side="right") - 1
-        octaves += accents[np.maximum(syllable, 0)]
+        octaves += accents[np.maximum(syllable, 0)] - 0.4 * voice.melody  # accents raise the pitch by that on average
     octaves = smooth(octaves[:, None], 0.08)[:, 0]
     wander = np.sin(2 * np.pi * (rng.uniform(0.5, 3.0, 2) * times_s[:, None] + rng.random(2))).sum(axis=1)
     contour: Track = voice.pitch_hz * 2.0 ** (octaves + 0.01 * wander)
@@ -270,13 +271,33 @@ def _add_bursts(
 
 
 def _voiced_rms(sound: NDArray[np.float32], utterance: Utterance, at_s: float) -> float:
-    """Root mean square of a sound from ``at_s`` on over its vowels and other well voiced phones; 1 if it has none."""
+    """Root mean square of a stretch of an utterance over its vowels and other well voiced phones.
+
+    A stretch with little of them, such as the tail of a phrase, may be much softer than the utterance is: the strengths
+    of the phones then say by how much, and what the whole would measure is returned.
+
+    Args:
+        sound: ``(n,)`` from ``at_s`` on.
+        utterance: the whole.
+        at_s: where the stretch starts.
+
+    Returns:
+        1 if the stretch holds no such phone.
+    """
     script = utterance.script
-    strong = np.flatnonzero(script.targets()[:, COLUMN["voice"]] * script.stress > 0.3)
+    strength = script.targets()[:, COLUMN["voice"]] * script.stress
+    strong = np.flatnonzero(strength > 0.3)
     edges = np.round((script.edges_s - at_s) * SAMPLE_RATE).astype(int).clip(0, len(sound)).tolist()
     parts = [sound[edges[number] : edges[number + 1]] for number in strong]
-    total, count = sum(float(np.dot(part, part)) for part in parts), sum(len(part) for part in parts)
-    return float(np.sqrt(total / count)) if total > 0 else 1.0
+    heard = np.array([len(part) for part in parts], dtype=np.float64)
+    total = sum(float(np.dot(part, part)) for part in parts)
+    if total <= 0:
+        return 1.0
+    if heard.sum() >= _ENOUGH_VOICE_S * SAMPLE_RATE:
+        return float(np.sqrt(total / heard.sum()))
+    power, lasting_s = strength[strong] ** 2, np.diff(script.edges_s)[strong]
+    louder = np.average(power, weights=heard) / np.average(power, weights=lasting_s)
+    return float(np.sqrt(total / heard.sum() / louder))
 
 
 def render_utterance(

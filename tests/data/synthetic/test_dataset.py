@@ -1,4 +1,4 @@
-"""The synthetic dataset: the same on every call and machine, with people of its own in every split."""
+"""The synthetic dataset: the same on every call, all but the same on every machine, with its own people per split."""
 
 from __future__ import annotations
 
@@ -101,7 +101,10 @@ def test_a_machine_without_vector_instructions_makes_the_same_labels_and_all_but
         "  crops=[c.crops for c in clips], audio=[c.audio for c in clips])\n"
     )
     found = []
-    for name, switched_off in (("here", ""), ("there", _vector_instructions())):
+    instructions = _vector_instructions()
+    if not instructions:
+        pytest.skip("numpy uses no vector instructions that could be switched off here")
+    for name, switched_off in (("here", ""), ("there", instructions)):
         environment = {**os.environ, "NPY_DISABLE_CPU_FEATURES": switched_off}
         if not switched_off:
             environment.pop("NPY_DISABLE_CPU_FEATURES")
@@ -134,6 +137,7 @@ def _vector_instructions() -> str:
         ({"seed": -1}, "seed is -1"),
         ({"crop_size": 8}, "crop_size is 8"),
         ({"scene_s": float("nan")}, "scene_s is nan"),
+        ({"scene_s": float("inf")}, "scene_s is inf"),
         ({"espeak": -0.5}, "espeak is -0.5"),
         ({"espeak": 1.5}, "espeak is 1.5"),
         ({"split": ""}, "no name"),

@@ -21,7 +21,7 @@ from avfusion.data.synthetic.mouth import speak
 from avfusion.data.synthetic.phones import PHONES
 from avfusion.data.synthetic.pitch_estimate import estimated_pitch_hz
 from avfusion.data.synthetic.script import MIN_PAUSE_S
-from avfusion.data.synthetic.voice import Utterance, pitch_track, render_utterance
+from avfusion.data.synthetic.voice import Utterance, pitch_track, random_voice, render_utterance
 from avfusion.errors import UsageError
 
 START_S, END_S = -0.4, 4.6
@@ -31,7 +31,8 @@ needs_espeak = pytest.mark.skipif(not find_espeak(), reason="libespeak-ng is not
 
 
 def made(seed: int) -> Utterance:
-    return espeak_utterance(np.random.default_rng(seed), START_S, END_S)
+    rng = np.random.default_rng(seed)
+    return espeak_utterance(rng, random_voice(rng), START_S, END_S)
 
 
 def fingerprint(seed: int) -> str:

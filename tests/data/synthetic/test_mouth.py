@@ -38,16 +38,17 @@ def test_lips_are_shut_exactly_while_p_b_m_last_and_part_at_once(closure: str):
 
 
 def test_every_closure_of_random_speech_is_seen_shut():
-    shut, times_s = [], np.arange(0.0, 3.0, 0.002)
+    shut, widest, times_s = [], [], np.arange(0.0, 3.0, 0.002)
     for seed in range(30):
         script = random_script(np.random.default_rng(seed), -1.0, 4.0, 3.0 + seed % 4)
         opening = speak(script, times_s, 1.1).opening
         phones = np.array(script.phones)[script.segments_at(times_s)]
         shut.append(opening[np.isin(phones, ("p", "b", "m"))])
         assert opening.max() <= 1.1
-        assert opening[phones == "a"].max(initial=1.0) > 0.5
+        widest.append(opening[phones == "a"].max(initial=0.0))
     assert len(np.concatenate(shut)) > 1000
     assert not np.concatenate(shut).any()
+    assert np.median(widest) > 0.6
 
 
 def test_held_vowels_have_the_shapes_of_their_names():

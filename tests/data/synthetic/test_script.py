@@ -28,12 +28,12 @@ def test_phones_tile_the_whole_stretch_and_phrases_are_what_is_no_rest():
         assert len(script.edges_s) == len(script.phones) + 1 == len(script.stress) + 1
         assert np.diff(script.edges_s).min() > 0.009
         middles_s = (script.edges_s[:-1] + script.edges_s[1:]) / 2
-        for phone, middle_s, inside in zip(script.phones, middles_s, script.voiced_at(middles_s), strict=True):
+        for phone, end_s, inside in zip(script.phones, script.edges_s[1:], script.voiced_at(middles_s), strict=True):
             if inside:
                 assert phone != "rest"
-            else:  # only the silent closure of a first stop lies outside
-                assert phone in ("rest", "p", "t", "k")
-                assert phone == "rest" or middle_s < 4.0
+            elif phone != "rest":  # the silent closure of a first stop ends where its phrase starts
+                assert phone in ("p", "t", "k")
+                assert np.isclose(script.phrases_s[:, 0], end_s).any()
 
 
 def test_drawn_phrases_and_pauses_have_the_promised_lengths():
