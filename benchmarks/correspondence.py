@@ -12,6 +12,7 @@ OUT/table.json and OUT/table.md are written. Intervals are explained there and i
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import platform
@@ -137,13 +138,15 @@ def train(run: Run, config_path: Path, settings: list[str], config: Config) -> N
     else:
         arguments = [os.path.relpath(config_path), *settings, f"--run.dir={run.folder}"]
     script = os.path.relpath(REPOSITORY / "train.py")  # the run's report shows the command, which others may repeat
-    began, before = time.monotonic(), read_minutes(run)
-    try:
-        code = subprocess.run([sys.executable, script, *arguments], check=False).returncode
-    finally:
-        if run.folder.is_dir():
-            spent = {"minutes": before + (time.monotonic() - began) / 60}
-            (run.folder / "minutes.json").write_text(json.dumps(spent) + "\n", encoding="utf-8")
+    before = read_minutes(run)
+    began = time.monotonic()
+    with subprocess.Popen([sys.executable, script, *arguments]) as training:
+        code = None
+        while code is None:  # noted as it goes, so that a kill loses a quarter of a minute at most
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                code = training.wait(timeout=15)
+            if run.folder.is_dir():
+                write_minutes(run, before + (time.monotonic() - began) / 60)
     if code != 0:
         raise AvfusionError(f"{run.folder}: train.py ended with exit code {code}; the same command goes on from there")
 
@@ -158,6 +161,13 @@ def read_minutes(run: Run) -> float:
     """Wall time that went into a training so far."""
     path = run.folder / "minutes.json"
     return float(read_json(path)["minutes"]) if path.is_file() else 0.0
+
+
+def write_minutes(run: Run, minutes: float) -> None:
+    """Notes the wall time of a training."""
+    part = run.folder / "minutes.json.part"
+    part.write_text(json.dumps({"minutes": minutes}) + "\n", encoding="utf-8")
+    part.replace(run.folder / "minutes.json")
 
 
 def read_json(path: Path) -> dict[str, Any]:
@@ -194,7 +204,7 @@ def write_table(out: Path, runs: list[Run]) -> None:
     head = {
         "dataset": f"{clips.name} / {SPLIT}",
         "command": shlex.join(["python", *sys.argv]),
-        "first_training": read_json(runs[0].folder / "report.json")["command"],
+        "first_training": first_command(runs[0]),
         "machine": machine(config),
     }
     about = [f"- {key.replace('_', ' ')}: `{value}`" for key, value in head.items()]
@@ -202,6 +212,12 @@ def write_table(out: Path, runs: list[Run]) -> None:
     (out / "table.json").write_text(json.dumps({**head, **table.to_dict()}, indent=2) + "\n", encoding="utf-8")
     (out / "table.md").write_text(text, encoding="utf-8")
     print(f"{text}\n  {out / 'table.md'}\n  {out / 'table.json'}")
+
+
+def first_command(run: Run) -> str:
+    """A command line that repeats a training."""
+    command = str(read_json(run.folder / "report.json")["command"])
+    return f"train.py {run.folder / 'config.yaml'}" if "--resume" in command else command
 
 
 def common_config(runs: list[Run]) -> Config:

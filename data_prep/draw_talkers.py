@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 CROP_SIZE = 112
 SHEET_ROWS, SHEET_COLUMNS = 4, 6
+SHOWN_CROPS = 8  # as many as are about square
 SEEN, HEARD, BURST = "#0072B2", "#D55E00", "#009E73"  # of the Okabe-Ito palette, which the colour-blind can tell apart
 
 
@@ -48,11 +49,22 @@ def draw(options: argparse.Namespace) -> None:
         options.out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UsageError(f"{options.out}: cannot be made ({error.strerror}); give another folder") from error
-    index = next(i for i, track in enumerate(dataset.tracks) if track.role == options.role)
+    index = telling_track(dataset, options.role)
     for name, figure in (("faces", contact_sheet(dataset)), ("scene", scene_figure(dataset, index))):
         path = options.out / f"synthetic_{name}.png"
         figure.savefig(path, dpi=110)
         print(path)
+
+
+def telling_track(dataset: SyntheticDataset, role: str) -> int:
+    """The track of a role that shows most: without background where there is one, a large face, many phones."""
+
+    def shows(index: int) -> tuple[bool, bool, int]:
+        truth = dataset.truth(index)
+        face = truth.faces[dataset.scene_of_track[index][1]]
+        return not truth.background, face.face_px >= 64, len(face.said)
+
+    return max((i for i, track in enumerate(dataset.tracks) if track.role == role), key=shows)
 
 
 def contact_sheet(dataset: SyntheticDataset) -> Figure:
@@ -61,7 +73,7 @@ def contact_sheet(dataset: SyntheticDataset) -> Figure:
     axes = figure.subplots(SHEET_ROWS, SHEET_COLUMNS)
     for index, axis in enumerate(axes.flat):
         track, truth = dataset.tracks[index], dataset.truth(index)
-        face = truth.faces[int(track.entity_id.rsplit(":", 1)[1])]
+        face = truth.faces[dataset.scene_of_track[index][1]]
         axis.imshow(dataset.read(index).crops[track.num_frames // 2], cmap="gray", vmin=0, vmax=255)
         axis.set_title(f"{track.role.replace('_', ' ')}, {face.face_px:.0f} px", fontsize=7.5, pad=2)
         axis.set_axis_off()
@@ -70,10 +82,10 @@ def contact_sheet(dataset: SyntheticDataset) -> Figure:
 
 def scene_figure(dataset: SyntheticDataset, index: int) -> Figure:
     """One track: face, mouth, sound, phones, bursts, pitch, labels, on one clock."""
-    clip, truth, track = dataset.read(index), dataset.truth(index), dataset.tracks[index]
-    face = truth.faces[int(track.entity_id.rsplit(":", 1)[1])]
+    clip, truth = dataset.read(index), dataset.truth(index)
+    face = truth.faces[dataset.scene_of_track[index][1]]
     figure = Figure(figsize=(12, 8.6), layout="constrained")
-    axes = figure.subplots(5, 1, sharex=True, height_ratios=(1.25, 1.3, 0.8, 1.7, 1.0))
+    axes = figure.subplots(5, 1, sharex=True, height_ratios=(1.05, 1.3, 0.8, 1.7, 1.0))
     _draw_face(axes[0], clip)
     _draw_mouth(axes[1], face)
     _draw_wave(axes[2], clip, face)
@@ -86,19 +98,23 @@ def scene_figure(dataset: SyntheticDataset, index: int) -> Figure:
 
 
 def _title(truth: SceneTruth, face: FaceTruth) -> str:
-    lag = "not heard in step" if face.lag_ms is None else f"sound {face.lag_ms:+.0f} ms after the mouth"
-    background = f", over {truth.background} ({truth.snr_db:+.0f} dB)" if truth.background else ""
+    lag = "not heard" if face.lag_ms is None else f"sound {face.lag_ms:+.0f} ms after the mouth"
+    if face.shift_ms is not None:
+        lag = f"its own words {face.shift_ms:+.0f} ms out of step"
+    background = f", over {truth.background}" if truth.background else ""
+    if truth.background and truth.voices:
+        background += f" (voice {truth.snr_db:+.0f} dB)"
     return (
         f"{truth.video_id}: {truth.role.replace('_', ' ')}, mouth: {face.motion.replace('_', ' ')}, {lag}{background}"
     )
 
 
 def _draw_face(axis: Axes, clip: Clip) -> None:
-    every = 4
-    shown = clip.crops[::every]
-    for number, crop in enumerate(shown):
-        left = number * every / VIDEO_HZ
-        axis.imshow(crop, cmap="gray", vmin=0, vmax=255, extent=(left, left + every / VIDEO_HZ, 0, 1), aspect="auto")
+    wide = len(clip.crops) / SHOWN_CROPS / VIDEO_HZ
+    for number in range(SHOWN_CROPS):
+        crop = clip.crops[int((number + 0.5) * wide * VIDEO_HZ)]  # the one in the middle of its place
+        extent = (number * wide, (number + 1) * wide, 0.0, 1.0)
+        axis.imshow(crop, cmap="gray", vmin=0, vmax=255, extent=extent, aspect="auto")
     axis.set_yticks([])
     axis.set_ylabel("face")
 
@@ -111,9 +127,9 @@ def _draw_mouth(axis: Axes, face: FaceTruth) -> None:
         axis.axvline(start_s, color="0.85", linewidth=0.6, zorder=0)
         if end_s - start_s > 0.03:
             axis.text((start_s + end_s) / 2, 1.28, phone, ha="center", va="center", fontsize=7, color=SEEN)
-    axis.set_ylim(-0.05, 1.4)
+    axis.set_ylim(-0.25, 1.4)
     axis.set_ylabel("mouth\n(phones as seen)")
-    axis.legend(loc="upper right", fontsize=7, ncols=2, bbox_to_anchor=(1.0, 0.92))
+    axis.legend(loc="upper left", fontsize=7, bbox_to_anchor=(1.0, 1.0))
 
 
 def _draw_wave(axis: Axes, clip: Clip, face: FaceTruth) -> None:
@@ -144,7 +160,8 @@ def _draw_spectrum(axis: Axes, clip: Clip, truth: SceneTruth, face: FaceTruth) -
             axis.axvline(start_s, color="white", linewidth=0.35, alpha=0.6)
             if end_s - start_s > 0.03:
                 axis.text((start_s + end_s) / 2, 7.4, phone, ha="center", va="center", fontsize=7, color="white")
-        axis.vlines(voice.bursts_s, 5.6, 6.6, color=BURST, linewidth=1.8)
+        axis.vlines(voice.bursts_s, 5.6, 6.6, color=BURST, linewidth=1.8, label="bursts")
+        axis.legend(loc="upper left", fontsize=7, bbox_to_anchor=(1.0, 1.0))
     axis.set_ylabel(f"kHz\n(phones, bursts\nof voice {shown})")
 
 
@@ -160,11 +177,15 @@ def _draw_voices(axis: Axes, truth: SceneTruth) -> None:
     axis.set_ylim(bottom=0)
     pitch.set_ylabel("pitch in Hz (dotted)")
     if truth.voices:
-        axis.legend(loc="upper right", fontsize=7)
+        axis.legend(loc="upper left", fontsize=7, bbox_to_anchor=(1.07, 1.0))
+    else:
+        axis.text(0.5, 0.5, "no voice", transform=axis.transAxes, ha="center", va="center")
 
 
 def _who(voice: VoiceTruth, number: int) -> str:
-    return f"voice {number}" + (f" of face {voice.entity_id.rsplit(':', 1)[1]}" if voice.entity_id else ", not seen")
+    return f"voice {number}" + (
+        f" of face {voice.entity_id.rsplit(':', 1)[1]}" if voice.entity_id else ", not seen to say this"
+    )
 
 
 if __name__ == "__main__":

@@ -54,12 +54,14 @@ def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 
 def scenes_of_splits(text: str, scenes: int) -> dict[str, int]:
-    """How many scenes each split gets: shares of the whole, rounded, at least one each.
+    """How many scenes each split gets: shares of the whole, rounded, at least one each, ``scenes`` in all.
 
     Raises:
-        UsageError: the text is not ``name=share,..`` or the shares do not add up to 1.
+        UsageError: the text is not ``name=share,..`` with plain small names, or the shares do not add up to 1.
     """
-    wrong = UsageError(f"--splits={text}: expected names and shares that add up to 1, as in train=0.8,val=0.2")
+    wrong = UsageError(
+        f"--splits={text}: expected plain small names and shares that add up to 1, as in train=0.8,val=0.2"
+    )
     shares: dict[str, float] = {}
     for part in text.split(","):
         name, equals, share = part.partition("=")
@@ -67,13 +69,18 @@ def scenes_of_splits(text: str, scenes: int) -> dict[str, int]:
             shares[name.strip()] = float(share)
         except ValueError:
             raise wrong from None
-        if not equals or not name.strip() or not 0 < shares[name.strip()] <= 1:
+        if not equals or safe_name(name.strip()) != name.strip() or not 0 < shares[name.strip()] <= 1:
             raise wrong
     if abs(sum(shares.values()) - 1) > 1e-6 or len(shares) != len(text.split(",")):
         raise wrong
     if scenes < len(shares):
         raise UsageError(f"--scenes={scenes}: expected at least one for each of {len(shares)} splits")
-    return {name: max(1, round(share * scenes)) for name, share in shares.items()}
+    counts = {name: max(1, int(share * scenes)) for name, share in shares.items()}
+    while (missing := scenes - sum(counts.values())) != 0:  # to or from the split that is furthest from its share
+        step = 1 if missing > 0 else -1
+        able = [name for name in counts if counts[name] + step >= 1]
+        counts[max(able, key=lambda name: step * (shares[name] * scenes - counts[name]))] += step
+    return counts
 
 
 def synthesize(options: argparse.Namespace, command: str) -> None:

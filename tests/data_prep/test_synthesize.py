@@ -77,10 +77,14 @@ def test_a_killed_run_goes_on_to_the_same_dataset(
     ("arguments", "words"),
     [
         (["--scenes=0"], "expected at least one for each of 3 splits"),
-        (["--splits=train"], "expected names and shares that add up to 1"),
-        (["--splits=train=0.5,val=x"], "expected names and shares that add up to 1"),
-        (["--splits=train=0.5,val=0.6"], "expected names and shares that add up to 1"),
-        (["--splits=train=0.5,train=0.5"], "expected names and shares that add up to 1"),
+        (["--splits=train"], "names and shares that add up to 1"),
+        (["--splits=train=0.5,val=x"], "names and shares that add up to 1"),
+        (["--splits=train=0.5,val=0.6"], "names and shares that add up to 1"),
+        (["--splits=train=0.5,train=0.5"], "names and shares that add up to 1"),
+        (["--splits=../x=0.5,val=0.5"], "plain small names"),
+        (["--splits=TRAIN=0.5,train=0.5"], "plain small names"),
+        (["--scene-s=inf"], "scene_s is inf"),
+        (["--scene-s=1e9"], "expected at most 600"),
         (["--crop-size=33"], "expected an even number from 24"),
         (["--scene-s=0.1"], "scene_s is 0.1"),
         (["--espeak=2"], "espeak is 2.0"),
@@ -112,3 +116,13 @@ def test_pictures_are_drawn(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     paths = [Path(line) for line in capsys.readouterr().out.splitlines()]
     assert [path.name for path in paths] == ["synthetic_faces.png", "synthetic_scene.png"]
     assert all(path.stat().st_size > 50_000 for path in paths)
+
+
+@pytest.mark.parametrize("scenes", [3, 4, 5, 7, 10, 99])
+def test_scenes_in_all_are_as_many_as_asked_for(scenes: int):
+    counts = synthesize.scenes_of_splits("train=0.7,val=0.1,test=0.2", scenes)
+    assert sum(counts.values()) == scenes
+    assert min(counts.values()) >= 1
+    assert all(
+        abs(counts[name] - share * scenes) < 2 for name, share in {"train": 0.7, "val": 0.1, "test": 0.2}.items()
+    )

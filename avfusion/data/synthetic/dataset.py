@@ -25,6 +25,8 @@ from avfusion.errors import UsageError
 from avfusion.tracks import FaceTrack
 
 _BLOCK = tuple(role for role, count in SCENES_PER_BLOCK.items() for _ in range(count))
+MAX_SCENE_S = 600.0
+
 _ROLE_STREAM, _SCENE_STREAM, _SOUND_STREAM, _PICTURE_STREAM = range(4)
 
 
@@ -76,6 +78,12 @@ class SyntheticDataset:
                 raise UsageError(f"synthetic talkers: {what} is {found}, expected at least {least}, and finite")
         if espeak > 1:
             raise UsageError(f"synthetic talkers: espeak is {espeak}, expected a share from 0 to 1; give a smaller one")
+        if scene_s > MAX_SCENE_S:
+            raise UsageError(f"synthetic talkers: scene_s is {scene_s}, expected at most {MAX_SCENE_S}")
+        if espeak > 0:
+            from avfusion.data.synthetic.espeak_library import require_espeak
+
+            require_espeak()
         if not split:
             raise UsageError("synthetic talkers: the split has no name; give one such as 'train' or 'val'")
         self.name = "synthetic"

@@ -5,7 +5,7 @@ The picture runs ahead of the sound by the lag of each face. Shapes: ``T`` video
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -70,6 +70,7 @@ class ShownFace:
         said: what the mouth says, on the picture's clock; None unless it speaks.
         voice: which voice of the scene is this person's, heard in step; None where none is.
         lag_ms: the sound comes this much after the mouth; None where ``voice`` is None.
+        shift_ms: the same for words that are heard at the wrong time; None for all others.
         box_xyxy: the face in the picture, fractions.
     """
 
@@ -82,6 +83,7 @@ class ShownFace:
     voice: int | None
     lag_ms: float | None
     box_xyxy: tuple[float, float, float, float]
+    shift_ms: float | None = None
 
 
 @dataclass(frozen=True)
@@ -183,6 +185,7 @@ class Draft:
         utterance = self._utterance(person, None, reach_s)
         self.voices.append(HeardVoice(utterance, self.level))
         self._show_saying(person, "shifted_speech", utterance.script, shift_s)
+        self.faces[-1] = replace(self.faces[-1], shift_ms=1000 * shift_s)
 
     def finish(self, role: str) -> Scene:
         """The scene, with its background and its room."""

@@ -27,6 +27,10 @@ _SYNCHRONOUS, _PHONEME_EVENTS, _DONT_EXIT = 2, 0x1, 0x8000  # no thread of its o
 _UTF8, _PHONEME_INPUT = 0x1, 0x100
 _LIST_END, _PHONEME_EVENT = 0, 7
 _RATE, _VOLUME = 1, 2
+_ABSENT = (
+    "voices of espeak-ng are asked for but its library is not found, expected libespeak-ng: install it (Debian: apt"
+    " install libespeak-ng1; macOS: brew install espeak-ng) or name its file in AVFUSION_ESPEAK"
+)
 
 
 class _Event(ctypes.Structure):
@@ -79,16 +83,23 @@ def find_espeak() -> bool:
     return _load() is not None
 
 
+def require_espeak() -> None:
+    """Makes sure that the library is there.
+
+    Raises:
+        UsageError: it is not.
+    """
+    if not find_espeak():
+        raise UsageError(_ABSENT)
+
+
 class _Synthesizer:
     """The library, set up to hand back sound and phones instead of playing them."""
 
     def __init__(self) -> None:
         library = _load()
         if library is None:
-            raise UsageError(
-                "voices of espeak-ng are asked for but its library is not found, expected libespeak-ng: install it "
-                "(Debian: apt install libespeak-ng1; macOS: brew install espeak-ng) or name its file in AVFUSION_ESPEAK"
-            )
+            raise UsageError(_ABSENT)
         self._library = library
         locale_before = locale.setlocale(locale.LC_CTYPE)  # the library sets its own
         rate = library.espeak_Initialize(_SYNCHRONOUS, 0, None, _PHONEME_EVENTS | _DONT_EXIT)

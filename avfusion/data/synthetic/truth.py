@@ -61,6 +61,7 @@ class FaceTruth:
         motion: what the mouth does (see ``ShownFace``).
         voice: number of the voice that is heard from it in step; None where there is none.
         lag_ms: the sound comes this much after the mouth; None where ``voice`` is None.
+        shift_ms: the same for words heard at the wrong time (role ``shifted``); None for all others.
         speaking: ``(T,)`` the labels.
         mouth_opening, mouth_width: ``(T,)`` 0 shut or round, 1 wide.
         said, said_s: phones that the mouth makes, and ``(N, 2)`` the times at which it makes them in the picture.
@@ -73,6 +74,7 @@ class FaceTruth:
     motion: str
     voice: int | None
     lag_ms: float | None
+    shift_ms: float | None
     speaking: NDArray[np.bool_]
     mouth_opening: NDArray[np.float64]
     mouth_width: NDArray[np.float64]
@@ -165,6 +167,7 @@ def _face_truth(scene: Scene, number: int, entity_id: str) -> FaceTruth:
         motion=face.motion,
         voice=face.voice,
         lag_ms=face.lag_ms,
+        shift_ms=face.shift_ms,
         speaking=scene.speaking(number),
         mouth_opening=face.mouth.opening,
         mouth_width=face.mouth.width,

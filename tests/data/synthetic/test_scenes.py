@@ -187,6 +187,19 @@ def test_sound_follows_the_lips_by_the_recorded_lag(tracks: list[Track]):
     assert all((t.face.lag_ms is None) == (t.face.voice is None) for t in tracks)
 
 
+def test_the_shift_of_words_heard_at_the_wrong_time_is_told(tracks: list[Track]):
+    for track in tracks:
+        assert (track.face.shift_ms is None) == (track.role != "shifted")
+    for track in of_role(tracks, "shifted"):
+        (voice,) = track.scene.voices
+        shift_s = track.face.shift_ms / 1000
+        starts_s = [round(start_s - shift_s, 2) for start_s, _ in voice.phones_s]
+        moved = set(zip(voice.phones, starts_s, strict=True))
+        seen = set(zip(track.face.said, np.round(track.face.said_s[:, 0], 2).tolist(), strict=True))
+        assert len(moved & seen) > 0.2 * len(seen)
+        assert any(early <= track.face.shift_ms / 1000 <= late for early, late in SHIFTS_S)
+
+
 def test_shifted_sound_is_a_quarter_second_or_more_from_any_natural_lag():
     for early, late in SHIFTS_S:
         assert late < LAG_MS[0] / 1000 - 0.2 or early > LAG_MS[1] / 1000 + 0.2
