@@ -42,7 +42,7 @@ def rows_of(folder: Path) -> list[dict[str, Any]]:
 
 def test_loss_falls_on_what_it_is_shown(tmp_path: Path) -> None:
     config = tiny_run(epochs=40)
-    config.model.dropout, config.train.lr, config.data.batch_frames = 0.0, 5e-3, 400
+    config.model.dropout, config.train.lr, config.data.batch_frames = 0.0, 5e-3, 150
     config.train.loss.contrastive = 0.0
     trainer_of(config, tmp_path / "run").fit()
     losses = [row["train/loss_speaking"] for row in rows_of(tmp_path / "run")]

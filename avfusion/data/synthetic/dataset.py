@@ -136,7 +136,8 @@ class SyntheticDataset:
 
     def scene(self, number: int) -> Scene:
         """A scene before it is rendered, the same at every call."""
-        return plan_scene(self._rng(_SCENE_STREAM, number), self._role(number), self.num_frames, self.espeak)
+        role, turn = self._role(number)
+        return plan_scene(self._rng(_SCENE_STREAM, number), role, self.num_frames, turn, self.espeak)
 
     def sound_rng(self, number: int) -> np.random.Generator:
         """What the sound of a scene is drawn from: first the voices, then the rest."""
@@ -162,9 +163,12 @@ class SyntheticDataset:
         entropy = (self.seed, zlib.crc32(self.split.encode()), *stream)
         return np.random.Generator(np.random.PCG64(np.random.SeedSequence(entropy)))
 
-    def _role(self, number: int) -> str:
+    def _role(self, number: int) -> tuple[str, int]:
+        """The role of a scene, and how many scenes of that role are counted before it."""
         block, place = divmod(number, len(_BLOCK))
-        return _BLOCK[int(self._rng(_ROLE_STREAM, block).permutation(len(_BLOCK))[place])]
+        entry = int(self._rng(_ROLE_STREAM, block).permutation(len(_BLOCK))[place])
+        role = _BLOCK[entry]
+        return role, block * SCENES_PER_BLOCK[role] + entry - _BLOCK.index(role)
 
     def _track(self, number: int, face: int, scene: Scene) -> FaceTrack:
         box = np.array(scene.faces[face].box_xyxy, dtype=np.float32)

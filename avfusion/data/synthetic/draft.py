@@ -122,10 +122,10 @@ class Scene:
 
 
 class Draft:
-    """A scene being drawn."""
+    """A scene being drawn; ``turn`` counts the scenes of its role, so that recipes can balance what they choose."""
 
-    def __init__(self, rng: np.random.Generator, num_frames: int, espeak: float) -> None:
-        self.rng, self.num_frames, self.espeak = rng, num_frames, espeak
+    def __init__(self, rng: np.random.Generator, num_frames: int, turn: int, espeak: float) -> None:
+        self.rng, self.num_frames, self.turn, self.espeak = rng, num_frames, turn, espeak
         self.times_s = np.arange(num_frames) / VIDEO_HZ
         self.start_s, self.end_s = -_MARGIN_S, num_frames / VIDEO_HZ + _MARGIN_S
         self.level = 0.06 * 10 ** (rng.uniform(-6.0, 6.0) / 20)

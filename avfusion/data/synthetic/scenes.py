@@ -37,10 +37,10 @@ def _off_screen(draft: Draft) -> None:
 
 
 def _busy_mouth(motion: str) -> Callable[[Draft], None]:
-    """A mouth that moves without speaking; one time in two somebody is heard from elsewhere."""
+    """A mouth that moves without speaking; every other time somebody is heard from elsewhere."""
 
     def recipe(draft: Draft) -> None:
-        if draft.coin():
+        if draft.turn % 2:
             draft.hear(draft.person())
         draft.show_quiet(draft.person(), motion)
 
@@ -74,24 +74,25 @@ def _turns(draft: Draft) -> None:
 
 
 def _overlap(draft: Draft) -> None:
-    """Two voices at once, two mouths that move with them; for each a coin decides whether it says what is heard."""
+    """Two voices at once, two mouths that move with them; over four scenes each mouth says what is heard in two."""
     relative_db = draft.rng.uniform(*OVERLAP_DB)
-    for level_db in (0.0, relative_db):
-        _overlapping(draft, level_db, shown=True)
+    _overlapping(draft, 0.0, heard=draft.turn % 4 in (0, 1))
+    _overlapping(draft, relative_db, heard=draft.turn % 4 in (0, 2))
 
 
 def _overlap_off_screen(draft: Draft) -> None:
-    """Two voices at once, of which one has a mouth to it; a coin decides whether that mouth says what is heard."""
-    _overlapping(draft, 0.0, shown=True)
-    _overlapping(draft, draft.rng.uniform(*OVERLAP_DB), shown=False)
+    """Two voices at once, of which one has a mouth to it; every other time that mouth says what is heard."""
+    _overlapping(draft, 0.0, heard=draft.turn % 2 == 0)
+    draft.hear(draft.person(), level_db=draft.rng.uniform(*OVERLAP_DB))
 
 
-def _overlapping(draft: Draft, level_db: float, *, shown: bool) -> None:
+def _overlapping(draft: Draft, level_db: float, *, heard: bool) -> None:
+    """A voice, and a mouth that says it, or else other words in the same phrases."""
     person = draft.person()
     voice = draft.hear(person, level_db=level_db)
-    if shown and draft.coin():
+    if heard:
         draft.show_talking(person, voice)
-    elif shown:
+    else:
         draft.show_saying_else(person, draft.voices[voice].utterance.script.phrases_s)
 
 
@@ -100,7 +101,7 @@ def _change(draft: Draft) -> None:
     seen, other = draft.person(told_when=True), draft.person(told_when=True)
     phrases_s = draft.short_phrases()
     early = phrases_s[:, 0] < draft.times_s[-1] / 2
-    own, others = (early, ~early) if draft.coin() else (~early, early)
+    own, others = (early, ~early) if draft.turn % 2 else (~early, early)
     voice = draft.hear(seen, phrases_s[own])
     draft.hear(other, phrases_s[others])
     draft.show_talking(seen, voice)
@@ -159,15 +160,16 @@ SCENES_PER_BLOCK: dict[str, int] = {
 """How often each role comes in every 26 scenes."""
 
 
-def plan_scene(rng: np.random.Generator, role: str, num_frames: int, espeak: float = 0.0) -> Scene:
+def plan_scene(rng: np.random.Generator, role: str, num_frames: int, turn: int = 0, espeak: float = 0.0) -> Scene:
     """Draws everything about a scene but the noise of its rendering.
 
     Args:
         rng: source of all chance.
         role: a key of :data:`RECIPES`.
         num_frames: ``T``.
+        turn: the how-manieth scene of its role; labels are balanced over every four of them.
         espeak: share of the voices that come from the espeak-ng library.
     """
-    draft = Draft(rng, num_frames, espeak)
+    draft = Draft(rng, num_frames, turn, espeak)
     RECIPES[role](draft)
     return draft.finish(role)

@@ -127,6 +127,16 @@ def test_two_voices_overlap_at_five_decibels_either_way(tracks: list[Track]):
     assert np.mean(both) > 0.35
 
 
+def test_in_overlaps_as_many_mouths_are_heard_as_not(tracks: list[Track]):
+    for role, count in (("overlap", 4 * BLOCKS), ("overlap_off_screen", 2 * BLOCKS)):
+        heard = [track.face.voice is not None for track in of_role(tracks, role)]
+        assert len(heard) == count
+        assert sum(heard) == count / 2, role
+    changes = of_role(tracks, "change")
+    first = [t.scene.voices[0].active_s[0, 0] < t.scene.voices[1].active_s[0, 0] for t in changes]
+    assert sum(first) == len(first) / 2
+
+
 def test_a_surrogate_has_the_phrases_of_the_voice_and_other_words(tracks: list[Track]):
     matched = 0
     for track in of_role(tracks, "surrogate"):
