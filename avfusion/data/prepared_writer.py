@@ -92,8 +92,11 @@ class PreparedWriter:
             return
         if self.root.is_dir() and any(path.suffix != ".part" for path in self.root.iterdir()):
             raise UsageError(f"{self.root} holds files that are no dataset of this command; choose an empty folder")
-        self.root.mkdir(parents=True, exist_ok=True)
-        self._rewrite_journal([head.encode()])
+        try:
+            self.root.mkdir(parents=True, exist_ok=True)
+            self._rewrite_journal([head.encode()])
+        except OSError as error:
+            raise UsageError(f"{self.root}: cannot be written to ({error.strerror}); give another folder") from error
 
     def _rewrite_journal(self, lines: Sequence[bytes]) -> None:
         part = self._journal.with_suffix(".part")

@@ -106,6 +106,16 @@ def test_wrong_input_is_one_line_and_writes_nothing(
     assert not (tmp_path / "out").exists()
 
 
+def test_a_place_where_nothing_can_be_written_is_told_with_what_to_do(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    (tmp_path / "file").write_text("x")
+    assert synthesize.main([str(tmp_path / "file"), *ASKED]) == 2
+    error = capsys.readouterr().err.strip()
+    assert error.endswith("cannot be written to (File exists); give another folder")
+    assert "\n" not in error
+
+
 def test_a_folder_of_other_settings_is_refused(made: Path, capsys: pytest.CaptureFixture[str]):
     assert synthesize.main([str(made), *ASKED[:-2], "--seed=6"]) == 2
     assert "begun with other settings" in capsys.readouterr().err
