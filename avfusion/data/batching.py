@@ -8,7 +8,7 @@ same batches.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
 
 import numpy as np
@@ -128,15 +128,19 @@ class Examples(Dataset[Example]):
             zlib.crc32(self.dataset.tracks[request.track].audio_id.encode()),
         )
 
+    def preload(self, clips: Iterable[Clip]) -> None:
+        """Keeps whole tracks, given in the dataset's order, in memory until it is full, so that no epoch reads them."""
+        for track, whole in enumerate(clips):
+            if not self._keep(track, self._fitted(whole)):
+                return
+
     def _clip(self, request: Request, rng: np.random.Generator | None) -> Clip:
         """The requested stretch with crops at the model's size, perhaps with its sound moved; whole tracks are kept."""
         resync = rng is not None and rng.random() < self.config.augment.resync and not request.in_sync
         whole = self._cache.get(request.track)
-        if whole is None and (resync or self._cache_bytes < self.config.cache_gb * 1e9):
+        if whole is None and (resync or self._has_room):
             whole = self._fitted(self.dataset.read(request.track))
-            if self._cache_bytes < self.config.cache_gb * 1e9:
-                self._cache[request.track] = whole
-                self._cache_bytes += whole.crops.nbytes + whole.audio.nbytes
+            self._keep(request.track, whole)
         if whole is None:
             return self._fitted(self.dataset.read(request.track, request.first_frame, request.num_frames))
         if rng is not None and resync and whole.speaking.any():  # other tracks might be turned into sync
@@ -144,6 +148,18 @@ class Examples(Dataset[Example]):
         first, last = request.first_frame, request.first_frame + request.num_frames
         sound = whole.audio[first * SAMPLES_PER_VIDEO_FRAME : last * SAMPLES_PER_VIDEO_FRAME]
         return Clip(whole.crops[first:last], sound, whole.speaking[first:last])
+
+    @property
+    def _has_room(self) -> bool:
+        return self._cache_bytes < self.config.cache_gb * 1e9
+
+    def _keep(self, track: int, whole: Clip) -> bool:
+        """Keeps a track where there is room; whether there was."""
+        if not self._has_room:
+            return False
+        self._cache[track] = whole
+        self._cache_bytes += whole.crops.nbytes + whole.audio.nbytes
+        return True
 
     def _fitted(self, clip: Clip) -> Clip:
         crops = fit_crops(torch.from_numpy(clip.crops), self.config.region, self.config.crop_size)

@@ -79,25 +79,24 @@ def contrastive_loss(
     step = torch.arange(frames, device=seen.device).repeat(len(real) // frames)
     track = torch.arange(len(real) // frames, device=seen.device).repeat_interleave(frames)
     sound = audio_id.repeat_interleave(faces * frames)
-    same_track = track[:, None] == track[None, :]
-    lag = step[None, :] - step[:, None]  # of the sound in a column after the picture in a row
     first, last = lag_frames
-    both_real = real[:, None] & real[None, :]
-    positive = same_track & (lag >= first) & (lag <= last) & both_real
-    neighbours = same_track & ((lag == first - 1) | (lag == last + 1))
-    same_sound = (sound[:, None] == sound[None, :]) & ~same_track
-    left_out = neighbours | same_sound | ~both_real
-    if within_clip:
-        left_out |= ~same_track
 
-    similarity = (seen @ heard.T / temperature).masked_fill(left_out, NEVER)
-    fitting = similarity.masked_fill(~positive, NEVER)
-    losses = []
-    for direction in (1, 0):  # over the sounds of each picture, then over the pictures of each sound
-        kept = anchors & positive.any(dim=direction)
-        share = fitting.logsumexp(dim=direction)[kept] - similarity.logsumexp(dim=direction)[kept]
-        losses.append(-share.sum() / kept.sum().clamp_min(1))
-    return (losses[0] + losses[1]) / 2
+    def one_way(from_: Tensor, to: Tensor, first: int, last: int) -> Tensor:
+        """Mean over the anchors of -ln of what falls to the ``to`` that come ``first .. last`` frames after them."""
+        similarity = from_[anchors] @ to.T / temperature
+        same_track = track[anchors, None] == track[None, :]
+        lag = step[None, :] - step[anchors, None]
+        positive = same_track & (lag >= first) & (lag <= last) & real
+        neighbours = same_track & ((lag == first - 1) | (lag == last + 1))
+        left_out = neighbours | ((sound[anchors, None] == sound[None, :]) & ~same_track) | ~real
+        if within_clip:
+            left_out |= ~same_track
+        similarity = similarity.masked_fill(left_out, NEVER)
+        share = similarity.masked_fill(~positive, NEVER).logsumexp(dim=1) - similarity.logsumexp(dim=1)
+        has_positive = positive.any(dim=1)
+        return -torch.where(has_positive, share, 0.0).sum() / has_positive.sum().clamp_min(1)
+
+    return (one_way(seen, heard, first, last) + one_way(heard, seen, -last, -first)) / 2
 
 
 def loss_terms(
