@@ -28,8 +28,8 @@ class Detection:
 
     Attributes:
         logits: ``(B, S, T)``; the score is their sigmoid.
-        audio_logits: ``(B, S, T)``, from the sound alone.
-        video_logits: ``(B, S, T)``, from the picture alone.
+        audio_logits: ``(B, S, T)``, from the sound alone; one constant where the model does not hear.
+        video_logits: ``(B, S, T)``, from the picture alone; one constant where it does not see.
         video_embedding: ``(B, S, T, E)``, unit length.
         audio_embedding: ``(B, T, E)``, unit length, the sound of each video frame's 40 ms.
     """
@@ -68,7 +68,7 @@ class ActiveSpeakerDetector(nn.Module):
         contrast_attention: bool = False,
     ) -> None:
         super().__init__()
-        self.modality = modality
+        self.modality, self.embed_dim = modality, embed_dim
         self.visual, self.audio = visual, audio
         self.fusion, self.temporal = nn.ModuleList(fusion), nn.ModuleList(temporal)
         self.head_norm = nn.LayerNorm(embed_dim)
@@ -99,8 +99,13 @@ class ActiveSpeakerDetector(nn.Module):
         if log_mel.shape[1] != frames * AUDIO_FRAMES_PER_VIDEO_FRAME:
             raise ValueError(f"{frames} video frames need {frames * 4} audio frames, found {log_mel.shape[1]}")
         face_mask = None if frame_mask is None else rearrange(frame_mask, "b s t -> (b s) t")
-        heard = self.audio(log_mel, audio_mask)
-        seen = self.visual(rearrange(crops, "b s t y x -> (b s) t y x"), face_mask)
+        # A baseline of one stream is not slowed down by the other: that one stays empty.
+        heard = log_mel.new_zeros(*log_mel.shape[:2], self.embed_dim)
+        seen = log_mel.new_zeros(crops.shape[0] * faces, frames, self.embed_dim)
+        if self.modality != "video":
+            heard = self.audio(log_mel, audio_mask)
+        if self.modality != "audio":
+            seen = self.visual(rearrange(crops, "b s t y x -> (b s) t y x"), face_mask)
         heard_by_face = repeat(heard, "b a d -> (b s) a d", s=faces)
         mask_by_face = None if audio_mask is None else repeat(audio_mask, "b a -> (b s) a", s=faces)
         heard_at_frames = pool_to_video_rate(heard, frames)
