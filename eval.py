@@ -68,9 +68,11 @@ def evaluate_run(options: argparse.Namespace, overrides: list[str]) -> None:
     from avfusion.data.open import open_dataset
     from avfusion.training.logger import RunLogger
     from avfusion.training.report import report_run
+    from avfusion.training.run_folder import read_skipped
 
     split = options.split or config.data.val_split
-    examples = Examples(open_dataset(config.data, split), config.data)
+    dataset = open_dataset(config.data, split, kept=read_skipped(run_dir, config.data))
+    examples = Examples(dataset, config.data)
     out_dir = options.out or run_dir
     try:
         out_dir.mkdir(parents=True, exist_ok=True)

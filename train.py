@@ -2,6 +2,7 @@
 
 python train.py [configs/NAME.yaml] [--section.key=value ...]    default: configs/synthetic.yaml
 python train.py --resume runs/NAME                               go on where a run stopped
+python train.py configs/NAME.yaml --allow-missing                leave out tracks whose files are missing or damaged
 python train.py configs/NAME.yaml --print-config                 show the merged configuration
 """
 
@@ -42,9 +43,14 @@ def parse_arguments(arguments: list[str]) -> tuple[Path | None, list[str], argpa
     )
     parser.add_argument("config", type=Path, nargs="?", help="a YAML of configs/")
     parser.add_argument("--resume", type=Path, metavar="RUN", help="folder of the run to go on with")
+    parser.add_argument(
+        "--allow-missing", action="store_true", help="the same as --data.allow_missing=true: leave out unusable tracks"
+    )
     parser.add_argument("--print-config", action="store_true", help="print the merged configuration and stop")
     overrides, rest = split_overrides(arguments)
     options = parser.parse_args(rest)
+    if options.allow_missing:
+        overrides.append("--data.allow_missing=true")
     if options.config is not None and "=" in str(options.config):
         raise UsageError(f"{options.config}: not a YAML file; a setting is written --section.key=value")
     return options.config, overrides, options
@@ -52,18 +58,21 @@ def parse_arguments(arguments: list[str]) -> tuple[Path | None, list[str], argpa
 
 def train(config: Config, config_name: str, resume_dir: Path | None) -> None:
     """Trains, then scores and reports the best checkpoint on the validation split."""
-    from avfusion.data.open import open_dataset
+    from avfusion.data.open import open_splits
     from avfusion.scoring import pick_device
     from avfusion.training.loop import Trainer
     from avfusion.training.report import report_run
-    from avfusion.training.run_folder import keep_config, make_run_folder
+    from avfusion.training.run_folder import keep_config, keep_skipped, make_run_folder, read_skipped
 
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
         raise UsageError("train.py trains in one process so far: start it with python, not with torchrun")
-    train_set = open_dataset(config.data, config.data.train_split)
-    val_set = open_dataset(config.data, config.data.val_split)
+    splits = [config.data.train_split, config.data.val_split]
+    kept = {} if resume_dir is None else read_skipped(resume_dir, config.data)
+    train_set, val_set = open_splits(config.data, splits, training=True, kept=kept)
     pick_device(config.run.device)  # before anything is written
     run_dir = make_run_folder(config, config_name) if resume_dir is None else keep_config(config, resume_dir)
+    if config.data.allow_missing:
+        keep_skipped(run_dir, config.data, {splits[0]: train_set.skipped, splits[1]: val_set.skipped})
     trainer = Trainer(config, run_dir, train_set, val_set, resume=resume_dir is not None)
     try:
         best = trainer.fit()

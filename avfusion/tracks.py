@@ -1,8 +1,9 @@
 """Face tracks, label tables and score tables: the words that every room shares, and their CSV files.
 
-A :class:`FaceTrack` is one person's boxes over ``T`` consecutive frames at 25 per second. A table holds ``N`` face
-boxes of many tracks as columns, each row named by (video_id, time in ms, entity_id); row order means nothing.
-The files are those of AVA-ActiveSpeaker (Roth et al. 2020): 8 columns of labels, a ninth for a prediction's score.
+A :class:`FaceTrack` is one person's boxes over ``T`` consecutive frames at 25 per second, a :class:`GridTrack` the same
+before crops and sound are cut. A table holds ``N`` face boxes of many tracks as columns, each row named by (video_id,
+time in ms, entity_id); row order means nothing. The files are those of AVA-ActiveSpeaker (Roth et al. 2020): 8 columns
+of labels, a ninth for a prediction's score.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ POSITIVE_LABEL = "SPEAKING_AUDIBLE"
 
 _BOX_COLUMNS = ("entity_box_x1", "entity_box_y1", "entity_box_x2", "entity_box_y2")
 LABEL_COLUMNS = ("video_id", "frame_timestamp", *_BOX_COLUMNS, "label", "entity_id")
+UNLABELED_COLUMNS = ("video_id", "frame_timestamp", *_BOX_COLUMNS, "entity_id")
 SCORE_COLUMNS = (*LABEL_COLUMNS, "score")
 _HEADER_ALIASES = dict(zip(("x1", "y1", "x2", "y2"), _BOX_COLUMNS, strict=True))
 _CHUNK_ROWS = 4_096  # small enough to stay in the processor cache: twice as fast as 65,536
@@ -49,6 +51,7 @@ class FaceTrack:
         group: what the track was made from (a source clip); tracks of one group are not independent of each other.
             Empty: the video_id counts.
         lag_ms: where it is known exactly, how much later than the mouth movement its sound comes; None elsewhere.
+        labelled: False where nobody has said when the face speaks: ``speaking`` is all False then and means nothing.
     """
 
     video_id: str
@@ -61,6 +64,7 @@ class FaceTrack:
     source: str = ""
     group: str = ""
     lag_ms: float | None = None
+    labelled: bool = True
 
     @property
     def num_frames(self) -> int:
@@ -71,6 +75,38 @@ class FaceTrack:
     def timestamps_s(self) -> NDArray[np.float64]:
         """``(T,)`` times of the frames in the video, in seconds."""
         return self.start_s + np.arange(self.num_frames) / VIDEO_HZ
+
+
+@dataclass(frozen=True, eq=False)
+class GridTrack:
+    """One face over ``T`` consecutive frames of a film's 25 fps grid: frame ``n`` stands at ``n / 25`` s of the film.
+
+    Attributes:
+        entity_id: names the track; unique within the film.
+        start_frame: first frame.
+        boxes_xyxy: ``(T, 4)`` float32 fractions of the picture; they may reach beyond it.
+        speaking: ``(T,)`` bool; None where nobody labeled the track.
+    """
+
+    entity_id: str
+    start_frame: int
+    boxes_xyxy: NDArray[np.float32]
+    speaking: NDArray[np.bool_] | None = None
+
+    @property
+    def num_frames(self) -> int:
+        """``T``."""
+        return len(self.boxes_xyxy)
+
+    @property
+    def end_frame(self) -> int:
+        """One past the last frame."""
+        return self.start_frame + self.num_frames
+
+    @property
+    def start_s(self) -> float:
+        """Time of the first frame in seconds."""
+        return self.start_frame / VIDEO_HZ
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -152,30 +188,43 @@ class ScoreTable(FaceTable):
         return cls(**_columns_of_tracks(tracks), score=_joined(list(scores), np.float64))
 
 
-def read_labels(path: str | os.PathLike[str]) -> LabelTable:
+def read_labels(path: str | os.PathLike[str], *, more_columns: int = 0) -> LabelTable:
     """Reads an AVA-ActiveSpeaker label file.
 
     Columns ``video_id, frame_timestamp, x1, y1, x2, y2, label, entity_id``. A header line is found by its words, names
     the columns then and may name more (TalkNet's ``*_orig.csv``). BOM, CRLF, blank lines and any row order are fine.
 
+    Args:
+        path: the file.
+        more_columns: so many columns may follow in a file without a header; they are not looked at.
+
     Raises:
         AvfusionError: the file cannot be read, or a row is wrong; the message names file, line and what was found.
     """
     chunks = []
-    for line, columns in _chunks(path, LABEL_COLUMNS):
+    for line, columns in _chunks(path, LABEL_COLUMNS, more_columns):
         chunk = _face_columns(path, line, columns)
         for index, label in enumerate(columns["label"]):
             if label not in LABELS:
                 raise _row_error(path, line[index], "label", label, f"one of {', '.join(LABELS)}")
         chunk["speaking"] = np.array([label == POSITIVE_LABEL for label in columns["label"]], dtype=np.bool_)
-        boxes = chunk["boxes_xyxy"]
-        inverted = (boxes[:, 2:] < boxes[:, :2]).any(axis=1)
-        if inverted.any():
-            index = int(inverted.argmax())
-            text = ",".join(columns[name][index] for name in _BOX_COLUMNS)
-            raise _row_error(path, line[index], "box", text, "x1,y1,x2,y2 with x1 <= x2 and y1 <= y2")
+        _refuse_inverted_boxes(path, line, columns, chunk["boxes_xyxy"])
         chunks.append(chunk)
     return LabelTable(path=os.fspath(path), speaking=_column(chunks, "speaking", np.bool_), **_face_arrays(chunks))
+
+
+def read_unlabeled(path: str | os.PathLike[str]) -> FaceTable:
+    """Reads face boxes that nobody labeled: the AVA columns without ``label``; otherwise as :func:`read_labels`.
+
+    Raises:
+        AvfusionError: the file cannot be read, or a row is wrong.
+    """
+    chunks = []
+    for line, columns in _chunks(path, UNLABELED_COLUMNS):
+        chunk = _face_columns(path, line, columns)
+        _refuse_inverted_boxes(path, line, columns, chunk["boxes_xyxy"])
+        chunks.append(chunk)
+    return FaceTable(path=os.fspath(path), **_face_arrays(chunks))
 
 
 def read_scores(path: str | os.PathLike[str]) -> ScoreTable:
@@ -238,9 +287,13 @@ def runs_of_true(flags: NDArray[np.bool_]) -> list[tuple[int, int]]:
 
 
 def _chunks(
-    path: str | os.PathLike[str], names: tuple[str, ...]
+    path: str | os.PathLike[str], names: tuple[str, ...], more_columns: int = 0
 ) -> Iterator[tuple[list[int], dict[str, tuple[str, ...]]]]:
-    """Yields ``(line numbers, {column name: texts})`` of up to ``_CHUNK_ROWS`` rows, so memory stays flat."""
+    """Yields ``(line numbers, {column name: texts})`` of up to ``_CHUNK_ROWS`` rows, so memory stays flat.
+
+    Without a header the columns are ``names``, and the first row decides whether ``more_columns`` follow.
+    """
+    first = True
     try:
         with open(path, encoding="utf-8-sig", newline="") as file:
             reader = csv.reader(file)
@@ -259,8 +312,11 @@ def _chunks(
                             "of columns throughout: write the parts as separate files"
                         )
                     if header:
-                        position, width = header, len(row)
+                        position, width, first = header, len(row), False
                         continue
+                if first and len(row) == width + more_columns:
+                    width = len(row)
+                first = False
                 if len(row) != width:
                     raise AvfusionError(
                         f"{path} line {reader.line_num}: {len(row)} columns, expected {width}: {','.join(names)}"
@@ -338,6 +394,16 @@ def _numbers(
         index = int(wrong.argmax())
         raise _row_error(path, line[index], name, texts[index], expected)
     return values
+
+
+def _refuse_inverted_boxes(
+    path: str | os.PathLike[str], line: list[int], columns: dict[str, tuple[str, ...]], boxes: NDArray[np.float32]
+) -> None:
+    inverted = (boxes[:, 2:] < boxes[:, :2]).any(axis=1)
+    if inverted.any():
+        index = int(inverted.argmax())
+        text = ",".join(columns[name][index] for name in _BOX_COLUMNS)
+        raise _row_error(path, line[index], "box", text, "x1,y1,x2,y2 with x1 <= x2 and y1 <= y2")
 
 
 def _number_or_nan(text: str) -> float:

@@ -238,17 +238,21 @@ def common_config(runs: list[Run]) -> Config:
 
 
 class InMemory:
-    """A dataset whose clips are read once and kept."""
+    """A dataset whose clips are read once and kept; synthetic talkers are all rendered at the first read."""
 
     def __init__(self, dataset: Any) -> None:
-        self.name, self.tracks, self._dataset = dataset.name, dataset.tracks, dataset
+        self.name, self.tracks, self.skipped, self._dataset = dataset.name, dataset.tracks, dataset.skipped, dataset
         self._clips: dict[int, Any] = {}
 
     def read(self, index: int, first_frame: int = 0, num_frames: int | None = None) -> Any:
         """As :class:`avfusion.data.clips.ClipDataset`."""
         from avfusion.clock import SAMPLES_PER_VIDEO_FRAME
         from avfusion.data.clips import Clip
+        from avfusion.data.synthetic import SyntheticDataset
+        from avfusion.data.synthetic.parallel import read_many
 
+        if not self._clips and isinstance(self._dataset, SyntheticDataset):
+            self._clips = dict(enumerate(read_many(self._dataset, range(len(self.tracks)))))
         if index not in self._clips:
             self._clips[index] = self._dataset.read(index)
         whole = self._clips[index]

@@ -27,7 +27,7 @@ from avfusion.clock import SAMPLES_PER_VIDEO_FRAME
 from avfusion.data.compose import Scene, SourceClip, compose_scene, still_order, to_reference_level
 from avfusion.data.compose_plan import ClipFacts, Recipe, plan_scenes, split_names
 from avfusion.data.prepared import TrackRow
-from avfusion.data.prepared_writer import PreparedWriter, SceneRecord, safe_name
+from avfusion.data.prepared_writer import LeftOut, PreparedWriter, SceneRecord, safe_name
 from avfusion.errors import AvfusionError, CommandParser, UsageError, run_command
 from avfusion.faces.crop import CROP_SCALE
 from avfusion.media.audio import num_samples_of, read_audio
@@ -94,7 +94,7 @@ def compose_dataset(options: argparse.Namespace, command: str) -> None:
     if writer.is_finished:
         print(f"{options.out} is finished already: {len(writer.scenes)} scenes")
         return
-    clips = _source_clips(entries, writer, options.crop_size)
+    clips, soundless = _source_clips(entries, writer, options.crop_size)
     recipes = plan_scenes([clip.facts for clip in clips.values()], voices, noises, options.seed)
     sounds = {"speech": options.speech, "noise": options.noise}
 
@@ -111,10 +111,12 @@ def compose_dataset(options: argparse.Namespace, command: str) -> None:
     ):
         scene = compose_scene(recipe, clips, load_sound)
         writer.add_scene(recipe.scene_id, _record(recipe, scene, writer))
-    writer.finish()
+    left_out = {"clips without a sound stream": soundless, "clips without a face in boxes.csv": faceless}
+    writer.finish({what: LeftOut(names, len(listed) + len(faceless)) for what, names in left_out.items() if names})
     shutil.rmtree(options.out / "sources", ignore_errors=True)
     print(_table(writer))
-    print(f"wrote {len(writer.scenes)} scenes to {options.out}")
+    lost = "".join(f"; left out {len(names)} {what}, first: {names[0]}" for what, names in left_out.items() if names)
+    print(f"wrote {len(writer.scenes)} scenes to {options.out}{lost}")
 
 
 def _chosen(entries: list[ClipEntry], corpora: str | None, limit: int | None) -> list[ClipEntry]:
@@ -165,8 +167,14 @@ def _sound_files(folder: Path, what: str, min_s: float) -> list[Path]:
     return long_enough
 
 
-def _source_clips(entries: Sequence[ClipEntry], writer: PreparedWriter, crop_size: int) -> dict[str, SourceClip]:
-    """Crops every clip that has a sound stream, or takes up what an earlier run has cropped."""
+def _source_clips(
+    entries: Sequence[ClipEntry], writer: PreparedWriter, crop_size: int
+) -> tuple[dict[str, SourceClip], list[str]]:
+    """Crops every clip that has a sound stream, or takes up what an earlier run has cropped.
+
+    Returns:
+        The clips by id, and the ids of those without a sound stream.
+    """
     decoder = ClipDecoder(crop_size, CROP_SCALE)
     clips: dict[str, SourceClip] = {}
     soundless = []
@@ -176,15 +184,17 @@ def _source_clips(entries: Sequence[ClipEntry], writer: PreparedWriter, crop_siz
             _prepare_clip(entry, decoder, writer, store)
         clip = _stored_clip(entry, writer, store)
         if clip is None:
-            soundless.append(str(entry.path))
+            soundless.append(entry)
         else:
             clips[entry.clip_id] = clip
     if not clips:
-        raise AvfusionError(f"none of {len(entries)} clips has a sound stream, expected talking faces: {soundless[0]}")
+        raise AvfusionError(
+            f"none of {len(entries)} clips has a sound stream, expected talking faces: {soundless[0].path}"
+        )
     if soundless:
-        names = ", ".join(soundless[:3]) + (" ..." if len(soundless) > 3 else "")
+        names = ", ".join(str(entry.path) for entry in soundless[:3]) + (" ..." if len(soundless) > 3 else "")
         print(f"left out {len(soundless)} of {len(entries)} clips without a sound stream: {names}", file=sys.stderr)
-    return clips
+    return clips, [entry.clip_id for entry in soundless]
 
 
 def _prepare_clip(entry: ClipEntry, decoder: ClipDecoder, writer: PreparedWriter, store: Path) -> None:

@@ -342,7 +342,7 @@ def test_a_prepared_dataset_trains_and_a_missing_sound_stops_it_before(
     lost.unlink()
     assert run_here("train", [*choose, f"--run.dir={tmp_path}/second"], monkeypatch) == 1
     error = capsys.readouterr().err.strip()
-    assert "1 of 10 sound files are missing" in error
+    assert "1 of 20 sound files are missing" in error
     assert lost.name in error
     assert "\n" not in error
     assert not (tmp_path / "second").exists()

@@ -63,8 +63,10 @@ class AugmentConfig:
 class DataConfig:
     """Which face tracks, and how they become batches."""
 
-    format: str = _choice("synthetic", "prepared")
-    root: str | None = None  # folder of the prepared dataset
+    format: str = _choice("synthetic", "prepared", "talknet")
+    root: str | None = None  # folder of the dataset
+    # Leave out tracks that cannot be used (missing or damaged files, no labels), instead of stopping before training.
+    allow_missing: bool = False
     train_split: str = "train"
     val_split: str = "val"
     crop_size: int = _number(48, low=16)  # side of the picture the model sees

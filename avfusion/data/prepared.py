@@ -1,10 +1,11 @@
-"""The prepared dataset on disk: read by training and evaluation, checked before either starts.
+"""The prepared dataset on disk, as training and evaluation read it. ``data/verify.py`` checks it before either starts.
 
     <root>/dataset.json          format version, name, command, fps, crop size, sample rate, counts per split
     <root>/tracks.csv            one row per face track: its ids, times and files (columns of ``TrackRow``)
     <root>/crops/..mp4           (T, H, W) grey crops at 25 fps; several tracks may share a file
     <root>/audio/..flac          16 kHz mono sound of a whole scene from video time 0; tracks of a scene share it
-    <root>/labels/<split>.csv    the AVA-ActiveSpeaker columns without a header
+    <root>/labels/<split>.csv    the AVA-ActiveSpeaker columns without a header (unlabelled tracks: boxes alone)
+    <root>/source_labels/..csv   optional: the rows as a corpus annotated them, at its own stamps; scored too
 
 Frame ``i`` of a track owns the sound samples ``start_s * 16000 + 640 i .. + 640``.
 Written by ``data/prepared_writer.py``.
@@ -21,22 +22,27 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from avfusion.clock import SAMPLE_RATE, SAMPLES_PER_VIDEO_FRAME, VIDEO_HZ
-from avfusion.data.clips import Clip
+from avfusion.data.clips import Clip, Skipped
 from avfusion.errors import AvfusionError, UsageError
 from avfusion.media.audio import fit_to_frames, num_samples_of, read_audio
-from avfusion.media.video import read_frames
+from avfusion.media.crops import read_crops
 from avfusion.tracks import FaceTrack, LabelTable, milliseconds, read_labels
 
 FORMAT_VERSION = 1
 TRACK_COLUMNS = ("split", "video_id", "entity_id", "start_s", "num_frames", "crops", "audio")
-EXTRA_COLUMNS = ("role", "source", "group", "lag_ms")  # may be absent: older datasets know no group and no lag
+EXTRA_COLUMNS = ("role", "source", "group", "lag_ms", "labelled")  # may be absent: older datasets lack some of them
+UNLABELLED = "no"  # in the column ``labelled``; empty or absent means that the track is labelled
 
 
 @dataclass(frozen=True)
 class TrackRow:
-    """One row of ``tracks.csv``; ``crops`` and ``audio`` are paths relative to the root, with forward slashes."""
+    """One row of ``tracks.csv``; ``crops`` and ``audio`` are paths relative to the root, with forward slashes.
+
+    ``labelled`` is False for a track that is there to be scored: nobody has said when the face speaks.
+    """
 
     split: str
     video_id: str
@@ -49,6 +55,44 @@ class TrackRow:
     source: str = ""
     group: str = ""
     lag_ms: float | None = None
+    labelled: bool = True
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """(video_id, entity_id): names the track within its split."""
+        return self.video_id, self.entity_id
+
+
+@dataclass(frozen=True)
+class TableFault:
+    """A track whose label rows and whose row of ``tracks.csv`` contradict each other.
+
+    Attributes:
+        kind: ``listed_twice``, ``not_listed`` (label rows alone), ``row_count`` or ``stamps``.
+        key: (video_id, entity_id) of the track.
+        text: what was found and expected, and where.
+    """
+
+    kind: str
+    key: tuple[str, str]
+    text: str
+
+
+@dataclass(frozen=True)
+class JoinedSplit:
+    """A split as its tables tell it.
+
+    Attributes:
+        rows: its rows of ``tracks.csv``.
+        tracks: for each row the track with labels and boxes; None where a fault forbids it.
+        faults: what contradicts; empty where all is well.
+        labels: the label file.
+    """
+
+    rows: Sequence[TrackRow]
+    tracks: Sequence[FaceTrack | None]
+    faults: Sequence[TableFault]
+    labels: LabelTable
 
 
 class PreparedDataset:
@@ -57,26 +101,34 @@ class PreparedDataset:
     Args:
         root: the folder that holds ``dataset.json``.
         split: ``train``, ``val``, ``test`` or whatever the tables name.
-        check: look at every file before the first read (see :meth:`check`).
+        skipped: tracks to leave out, as if the tables did not name them.
+        joined: the split's tables where they have been read already.
 
     Raises:
-        AvfusionError: no such dataset or split, tables that contradict each other, or files missing or too short.
+        AvfusionError: no such dataset or split, tables that contradict each other, or no track left.
     """
 
-    def __init__(self, root: str | Path, split: str, check: bool = True) -> None:
+    def __init__(
+        self, root: str | Path, split: str, skipped: Skipped | None = None, joined: JoinedSplit | None = None
+    ) -> None:
         self.root = Path(root)
         self.split = split
-        info = read_info(self.root)
-        self.name = info["name"]
-        self.rows = [row for row in read_track_rows(self.root) if row.split == split]
-        if not self.rows:
-            known = ", ".join(sorted({row.split for row in read_track_rows(self.root)})) or "none"
-            raise UsageError(f"{self.root} has no split {split!r}; its tracks.csv names: {known}")
-        self.tracks: Sequence[FaceTrack] = _join(self.rows, read_labels(self.root / "labels" / f"{split}.csv"))
-        if check:
-            problems = self.check()
-            if problems:
-                raise AvfusionError("; ".join(problems))
+        self.name = read_info(self.root)["name"]
+        self.skipped = skipped or Skipped()
+        joined = joined or read_split(self.root, split)
+        for fault in joined.faults:
+            if fault.key not in self.skipped.tracks | self.skipped.orphans:
+                raise AvfusionError(f"{fault.text}; prepare the dataset again")
+        kept = [
+            (row, track)
+            for row, track in zip(joined.rows, joined.tracks, strict=True)
+            if track is not None and row.key not in self.skipped.tracks
+        ]
+        if not kept:
+            raise AvfusionError(f"{self.root}: none of the {len(joined.rows)} tracks of split {split!r} can be used")
+        self.rows = [row for row, _ in kept]
+        self.tracks: Sequence[FaceTrack] = [track for _, track in kept]
+        self.source_labels = self.root / "source_labels" / f"{split}.csv"  # may be absent
 
     def read(self, index: int, first_frame: int = 0, num_frames: int | None = None) -> Clip:
         """Reads frames ``first_frame ..`` of track ``index`` with the sound of exactly those frames.
@@ -99,65 +151,25 @@ class PreparedDataset:
             raise AvfusionError(
                 f"asked for {asked} of track {row.entity_id} in {self.root}, which has {row.num_frames}"
             )
-        crops = read_frames(self.root / row.crops, first_frame, count)
+        try:
+            crops = read_crops(self.root / row.crops, first_frame, count)
+            audio = self._read_sound(row, first_frame, count)
+        except AvfusionError as error:
+            raise AvfusionError(
+                f"{error}; python -m data_prep.verify {self.root} finds every such file,"
+                " and training goes on without them by train.py --resume RUN --allow-missing"
+            ) from error
+        return Clip(crops, audio, track.speaking[first_frame : first_frame + count])
+
+    def _read_sound(self, row: TrackRow, first_frame: int, count: int) -> NDArray[np.float32]:
+        """The ``(640 T,)`` samples of ``count`` frames of a track."""
         audio_path = self.root / row.audio
         start = round(row.start_s * SAMPLE_RATE) + SAMPLES_PER_VIDEO_FRAME * first_frame
-        # The last frame's sound may be cut short by the source's end; a longer shortage was refused by check().
+        # The last frame's sound may be cut short by the source's end; a longer shortage is refused by verify().
         available = min(count * SAMPLES_PER_VIDEO_FRAME, max(num_samples_of(audio_path) - start, 0))
         if available <= (count - 1) * SAMPLES_PER_VIDEO_FRAME:
             available = count * SAMPLES_PER_VIDEO_FRAME  # lets read_audio name what is asked and what is there
-        audio = fit_to_frames(read_audio(audio_path, start, available), count)
-        return Clip(crops, audio, track.speaking[first_frame : first_frame + count])
-
-    def check(self) -> list[str]:
-        """Looks at every file's presence and length, without decoding.
-
-        Returns:
-            One line per kind of problem, each with a count, the first case and the next step; empty when all is well.
-        """
-        problems = [*self._check_sound(), *self._check_crops()]
-        return [
-            f"{problem}; expected under {self.root}; prepare the dataset again or correct data.root"
-            for problem in problems
-        ]
-
-    def _check_sound(self) -> list[str]:
-        needed: dict[str, int] = {}
-        for row in self.rows:
-            end = round(row.start_s * SAMPLE_RATE) + SAMPLES_PER_VIDEO_FRAME * row.num_frames
-            needed[row.audio] = max(end, needed.get(row.audio, 0))
-        missing = [path for path in needed if not (self.root / path).is_file()]
-        found = {path: num_samples_of(self.root / path) for path in needed if path not in set(missing)}
-        short = [
-            f"{path} ({samples / SAMPLE_RATE:.2f} s of {needed[path] / SAMPLE_RATE:.2f} s)"
-            for path, samples in found.items()
-            if samples <= needed[path] - SAMPLES_PER_VIDEO_FRAME
-        ]
-        # A cut file's header still tells the full length: only its last sample shows that it is whole.
-        damaged = [path for path in found if not _ends(self.root / path, found[path])]
-        return [
-            *_summary("sound files are missing", missing, len(needed)),
-            *_summary("sound files are too short for their tracks", short, len(needed)),
-            *_summary("sound files are cut short or damaged", damaged, len(needed)),
-        ]
-
-    def _check_crops(self) -> list[str]:
-        needed: dict[str, int] = {}
-        for row in self.rows:
-            needed[row.crops] = max(row.num_frames, needed.get(row.crops, 0))
-        missing = [path for path in needed if not (self.root / path).is_file()]
-        short, wrong_rate = [], []
-        for path in sorted(needed.keys() - set(missing)):
-            frames, fps = _video_header(self.root / path)
-            if frames < needed[path]:
-                short.append(f"{path} ({frames} frames of {needed[path]})")
-            if abs(fps - VIDEO_HZ) > 0.01:
-                wrong_rate.append(f"{path} ({fps:g} fps)")
-        return [
-            *_summary("crop files are missing", missing, len(needed)),
-            *_summary("crop files are shorter than their tracks", short, len(needed)),
-            *_summary(f"crop files are not at {VIDEO_HZ} fps", wrong_rate, len(needed)),
-        ]
+        return fit_to_frames(read_audio(audio_path, start, available), count)
 
 
 def read_info(root: Path) -> dict[str, Any]:
@@ -172,6 +184,8 @@ def read_info(root: Path) -> dict[str, Any]:
         state = "holds none" if root.is_dir() else "does not exist"
         if (root / "journal.jsonl").is_file():
             state = "is unfinished (run the same data_prep command again)"
+        elif any(root.glob("csv/*_orig.csv")):
+            state = "holds the TalkNet layout (read it with --data.format=talknet)"
         raise UsageError(
             f"no prepared dataset at {root}: the folder {state}; expected dataset.json, written by a data_prep command"
             " (python -m data_prep.compose --help)"
@@ -222,76 +236,75 @@ def _track_row(cells: dict[str, str], path: Path, line: int) -> TrackRow:
             source=cells.get("source") or "",
             group=cells.get("group") or "",
             lag_ms=float(cells["lag_ms"]) if cells.get("lag_ms") else None,
+            labelled=(cells.get("labelled") or "").strip().lower() != UNLABELLED,
         )
     except (TypeError, ValueError) as error:
         raise AvfusionError(f"{path}, line {line}: {error}; expected {','.join(TRACK_COLUMNS)}") from error
 
 
-def _join(rows: Sequence[TrackRow], labels: LabelTable) -> list[FaceTrack]:
-    """Gives every track its labels and boxes, by key; what has no counterpart is an error."""
-    rows_of_track: dict[tuple[str, str], list[int]] = defaultdict(list)
+def read_split(root: Path, split: str, all_rows: Sequence[TrackRow] | None = None) -> JoinedSplit:
+    """Reads the tables of one split and gives every track its labels and boxes, by key.
+
+    Args:
+        root: the folder of the dataset.
+        split: its name in ``tracks.csv``.
+        all_rows: ``tracks.csv``, where it has been read already.
+
+    Raises:
+        UsageError: there is no such split.
+        AvfusionError: a table cannot be read.
+    """
+    all_rows = read_track_rows(root) if all_rows is None else all_rows
+    rows = [row for row in all_rows if row.split == split]
+    if not rows:
+        known = ", ".join(sorted({row.split for row in all_rows})) or "none"
+        raise UsageError(f"{root} has no split {split!r}; its tracks.csv names: {known}")
+    labels = read_labels(root / "labels" / f"{split}.csv")
+    indices_of: dict[tuple[str, str], list[int]] = defaultdict(list)
     for index, key in enumerate(zip(labels.video_id, labels.entity_id, strict=True)):
-        rows_of_track[key].append(index)
-    known = Counter((row.video_id, row.entity_id) for row in rows)
-    twice = [key for key, count in known.items() if count > 1]
-    if twice:
-        raise AvfusionError(
-            f"tracks.csv lists track {twice[0][1]!r} of {twice[0][0]!r} twice; expected each track once"
-        )
-    unknown = sorted(rows_of_track.keys() - known.keys())
-    if unknown:
-        first = labels.row_name(rows_of_track[unknown[0]][0])
-        found = f"{len(unknown)} of {len(rows_of_track)} labeled tracks are not in tracks.csv"
-        raise AvfusionError(f"{labels.path}: {found}, first: {first}; prepare the dataset again")
-    return [_track(row, labels, rows_of_track.get((row.video_id, row.entity_id), [])) for row in rows]
+        indices_of[key].append(index)
+    listed = Counter(row.key for row in rows)
+    faults = [
+        TableFault("listed_twice", key, f"tracks.csv lists track {key[1]!r} of {key[0]!r} twice; expected it once")
+        for key, count in listed.items()
+        if count > 1
+    ]
+    unknown = sorted(indices_of.keys() - listed.keys())
+    for key in unknown:
+        found = f"{len(unknown)} of {len(indices_of)} labeled tracks are not in tracks.csv"
+        first = labels.row_name(indices_of[key][0])
+        faults.append(TableFault("not_listed", key, f"{labels.path}: {found}, first: {first}"))
+    joined = [_joined_track(row, labels, indices_of.get(row.key, []), listed[row.key]) for row in rows]
+    faults += [fault for fault in joined if isinstance(fault, TableFault) and fault.kind != "listed_twice"]
+    tracks = [track if isinstance(track, FaceTrack) else None for track in joined]
+    return JoinedSplit(rows, tracks, faults, labels)
 
 
-def _track(row: TrackRow, labels: LabelTable, indices: list[int]) -> FaceTrack:
-    """Puts the label rows of one track in order of time and checks that they are its frames."""
+def _joined_track(row: TrackRow, labels: LabelTable, indices: list[int], times_listed: int) -> FaceTrack | TableFault:
+    """Puts the label rows of one track in order of time and looks whether they are its frames."""
+    if times_listed > 1:
+        return TableFault("listed_twice", row.key, "")
     if len(indices) != row.num_frames:
         found = f"{len(indices)} rows for track {row.entity_id!r} of {row.video_id!r}"
-        raise AvfusionError(f"{labels.path} has {found}, tracks.csv says {row.num_frames}; prepare the dataset again")
+        return TableFault("row_count", row.key, f"{labels.path} has {found}, tracks.csv says {row.num_frames}")
     chosen = np.array(indices)[np.argsort(labels.timestamp_ms[indices], kind="stable")]
+    speaking = labels.speaking[chosen]
     track = FaceTrack(
         video_id=row.video_id,
         entity_id=row.entity_id,
         start_s=row.start_s,
-        speaking=labels.speaking[chosen],
+        speaking=speaking if row.labelled else np.zeros_like(speaking),
         boxes_xyxy=labels.boxes_xyxy[chosen],
         audio_id=row.audio,
         role=row.role,
         source=row.source,
         group=row.group,
         lag_ms=row.lag_ms,
+        labelled=row.labelled,
     )
     error_ms = np.abs(labels.timestamp_ms[chosen] - milliseconds(track.timestamps_s))
     if error_ms.max() >= 500 / VIDEO_HZ:  # half a frame: AVA rounds its times to 10 ms
         wrong = labels.row_name(int(chosen[error_ms.argmax()]))
-        raise AvfusionError(
-            f"{labels.path}: {wrong} is no frame of its track; expected rows at {row.start_s} s + i / {VIDEO_HZ}"
-        )
+        expected = f"expected rows at {row.start_s} s + i / {VIDEO_HZ}"
+        return TableFault("stamps", row.key, f"{labels.path}: {wrong} is no frame of its track; {expected}")
     return track
-
-
-def _ends(path: Path, num_samples: int) -> bool:
-    """Whether the last sample of a sound file can be read."""
-    try:
-        return num_samples == 0 or len(read_audio(path, num_samples - 1, 1)) == 1
-    except AvfusionError:
-        return False
-
-
-def _summary(what: str, cases: Sequence[str], total: int) -> list[str]:
-    return [f"{len(cases)} of {total} {what}, first: {sorted(cases)[0]}"] if cases else []
-
-
-def _video_header(path: Path) -> tuple[int, float]:
-    """Number of frames and frames per second, from the header; (0, 0) where it cannot be read."""
-    import av
-
-    try:
-        with av.open(str(path)) as container:
-            stream = container.streams.video[0]
-            return int(stream.frames), float(stream.average_rate or 0)
-    except (av.FFmpegError, IndexError):
-        return 0, 0.0

@@ -3,6 +3,9 @@
 Media files appear whole or not at all. Every finished scene becomes one line of ``journal.jsonl`` after its files are
 on disk; a torn last line is dropped. The tables are written from the journal at the end, ``dataset.json`` last: a
 folder without it is unfinished. A run with other settings than those the folder was begun with is refused.
+
+Several runs may fill one folder at the same time when each keeps a journal of its own (``journal-1-of-4.jsonl``): a run
+knows what stands in the others' journals when it begins, and whoever finishes writes the tables from all of them.
 """
 
 from __future__ import annotations
@@ -21,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from avfusion.clock import SAMPLE_RATE, VIDEO_HZ
-from avfusion.data.prepared import EXTRA_COLUMNS, FORMAT_VERSION, TRACK_COLUMNS, TrackRow
+from avfusion.data.prepared import EXTRA_COLUMNS, FORMAT_VERSION, TRACK_COLUMNS, UNLABELLED, TrackRow
 from avfusion.errors import UsageError
 from avfusion.media.audio import write_audio
 from avfusion.media.write import write_crops
@@ -45,6 +48,14 @@ class SceneRecord:
     truth: Mapping[str, str | float]
 
 
+@dataclass(frozen=True)
+class LeftOut:
+    """Names of what a preparation left out, and of how many it did so."""
+
+    names: Sequence[str]
+    total: int
+
+
 class PreparedWriter:
     """Writes media files and finished scenes under one root.
 
@@ -54,18 +65,25 @@ class PreparedWriter:
         command: the command line that makes it, for the record.
         crop_size: height and width of the crops in pixels.
         settings: everything that decides what is written; a folder begun with other settings is refused.
+        journal: name of this run's journal, ``journal*.jsonl``.
 
     Raises:
         UsageError: the folder belongs to another dataset or to other settings.
     """
 
     def __init__(
-        self, root: str | Path, name: str, command: str, crop_size: int, settings: Mapping[str, Any] | None = None
+        self,
+        root: str | Path,
+        name: str,
+        command: str,
+        crop_size: int,
+        settings: Mapping[str, Any] | None = None,
+        journal: str = "journal.jsonl",
     ) -> None:
         self.root = Path(root)
         self._info = {"format_version": FORMAT_VERSION, "name": name, "command": command, "fps": VIDEO_HZ}
         self._info |= {"crop_size": crop_size, "sample_rate": SAMPLE_RATE, "settings": dict(settings or {})}
-        self._journal = self.root / "journal.jsonl"
+        self._journal = self.root / journal
         self.scenes: dict[str, SceneRecord] = {}
         self._begin()
 
@@ -77,26 +95,32 @@ class PreparedWriter:
     def _begin(self) -> None:
         """Takes up what an earlier run left, or starts the journal."""
         head = json.dumps({"settings": self._info["settings"]}, sort_keys=True)
-        if self._journal.is_file():
-            lines = self._journal.read_bytes().split(b"\n")
-            if lines[0].decode() != head:
-                raise UsageError(
-                    f"{self.root} was begun with other settings ({lines[0].decode()[:200]}); "
-                    "choose another folder, repeat those settings, or remove the folder"
-                )
-            whole = lines[:-1]  # what follows the last line end is a line that a kill cut short
-            self._rewrite_journal(whole)
-            for line in whole[1:]:
+        journals = _journals(self.root)
+        if self._journal in journals:
+            self._rewrite_journal(self._whole_lines(self._journal, head))
+        elif not journals and self.root.is_dir() and any(path.suffix != ".part" for path in self.root.iterdir()):
+            raise UsageError(f"{self.root} holds files that are no dataset of this command; choose an empty folder")
+        for journal in journals:
+            for line in self._whole_lines(journal, head)[1:]:
                 scene_id, record = _from_json(line.decode())
                 self.scenes[scene_id] = record
+        if self._journal in journals:
             return
-        if self.root.is_dir() and any(path.suffix != ".part" for path in self.root.iterdir()):
-            raise UsageError(f"{self.root} holds files that are no dataset of this command; choose an empty folder")
         try:
             self.root.mkdir(parents=True, exist_ok=True)
             self._rewrite_journal([head.encode()])
         except OSError as error:
             raise UsageError(f"{self.root}: cannot be written to ({error.strerror}); give another folder") from error
+
+    def _whole_lines(self, journal: Path, head: str) -> list[bytes]:
+        """The lines of a journal without what follows the last line end, which a kill cut short."""
+        lines = journal.read_bytes().split(b"\n")
+        if lines[0].decode() != head:
+            raise UsageError(
+                f"{self.root} was begun with other settings ({lines[0].decode()[:200]}); "
+                "choose another folder, repeat those settings, or remove the folder"
+            )
+        return lines[:-1]
 
     def _rewrite_journal(self, lines: Sequence[bytes]) -> None:
         part = self._journal.with_suffix(".part")
@@ -128,11 +152,11 @@ class PreparedWriter:
 
     def crops_path(self, split: str, crops_id: str) -> str:
         """Where crops of that id lie, relative to the root."""
-        return f"crops/{safe_name(split)}/{safe_name(crops_id)}.mp4"
+        return crops_path(split, crops_id)
 
     def audio_path(self, split: str, audio_id: str) -> str:
         """Where sound of that id lies, relative to the root."""
-        return f"audio/{safe_name(split)}/{safe_name(audio_id)}.flac"
+        return audio_path(split, audio_id)
 
     def add_scene(self, scene_id: str, record: SceneRecord) -> None:
         """Records a scene whose files are on disk. A scene recorded twice counts once."""
@@ -142,12 +166,17 @@ class PreparedWriter:
             file.write(_to_json(scene_id, record) + "\n")
         self.scenes[scene_id] = record
 
-    def finish(self) -> None:
-        """Writes the tables and, last, ``dataset.json``."""
+    def finish(self, left_out: Mapping[str, LeftOut] | None = None) -> None:
+        """Writes the tables and, last, ``dataset.json``.
+
+        Args:
+            left_out: what is not in the dataset and why, for the record (``clips without a sound stream`` ...).
+        """
+        (self.root / "dataset.json").unlink(missing_ok=True)  # of an earlier finish with fewer scenes
         records = [self.scenes[scene_id] for scene_id in sorted(self.scenes)]
         rows = [row for record in records for row in record.rows]
         header = [*TRACK_COLUMNS, *EXTRA_COLUMNS]
-        _write_csv(self.root / "tracks.csv", header, [asdict(row) for row in rows])
+        _write_csv(self.root / "tracks.csv", header, [_cells(row) for row in rows])
         counts = {}
         for split in sorted({row.split for row in rows}):
             tracks = [track for record in records for track in _tracks(record, split)]
@@ -158,8 +187,33 @@ class PreparedWriter:
             if truth:
                 _write_csv(self.root / "truth" / f"{split}.csv", list(truth[0]), truth)
         part = self.root / f"dataset.json.{os.getpid()}.part"
-        part.write_text(json.dumps({**self._info, "counts": counts}, indent=2) + "\n", encoding="utf-8")
+        told = {what: {"of": some.total, "names": list(some.names)} for what, some in (left_out or {}).items()}
+        info = {**self._info, "counts": counts, **({"left_out": told} if told else {})}
+        part.write_text(json.dumps(info, indent=2) + "\n", encoding="utf-8")
         part.replace(self.root / "dataset.json")
+
+
+def begun_settings(root: Path) -> dict[str, Any]:
+    """The settings that a folder was begun with.
+
+    Raises:
+        UsageError: nothing was begun there.
+    """
+    for journal in _journals(root):
+        with journal.open(encoding="utf-8") as file:
+            settings: dict[str, Any] = json.loads(file.readline())["settings"]
+        return settings
+    raise UsageError(f"{root}: no dataset was begun there (no journal*.jsonl); check the path")
+
+
+def crops_path(split: str, crops_id: str) -> str:
+    """Where crops of that id lie, relative to the root."""
+    return f"crops/{safe_name(split)}/{safe_name(crops_id)}.mp4"
+
+
+def audio_path(split: str, audio_id: str) -> str:
+    """Where sound of that id lies, relative to the root."""
+    return f"audio/{safe_name(split)}/{safe_name(audio_id)}.flac"
 
 
 def safe_name(text: str) -> str:
@@ -178,6 +232,14 @@ def safe_name(text: str) -> str:
         return text
     plain = re.sub(r"[^A-Za-z0-9_-]", "_", text)[:80]
     return f"{plain}-{hashlib.sha1(text.encode()).hexdigest()[:10]}"
+
+
+def _journals(root: Path) -> list[Path]:
+    return sorted(root.glob("journal*.jsonl"))
+
+
+def _cells(row: TrackRow) -> dict[str, Any]:
+    return {**asdict(row), "labelled": "" if row.labelled else UNLABELLED}
 
 
 def _num_frames(track: FaceTrack) -> int:

@@ -9,6 +9,7 @@ Files are read with soundfile; ``torchaudio.load`` needs an extra decoder in rec
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import overload
@@ -180,15 +181,42 @@ def write_audio(path: str | Path, audio: NDArray[np.float32]) -> None:
     Raises:
         ValueError: the sound is not one-dimensional or not finite.
     """
+    write_audio_blocks(path, [audio])
+
+
+def write_audio_blocks(path: str | Path, blocks: Iterable[NDArray[np.float32]]) -> int:
+    """Writes sound that comes block by block, as :func:`write_audio` does; memory holds one block.
+
+    Args:
+        path: where to; folders are made.
+        blocks: ``(N,)`` each.
+
+    Returns:
+        The number of samples.
+
+    Raises:
+        ValueError: a block is not one-dimensional or not finite.
+    """
     import soundfile
 
-    if audio.ndim != 1 or not np.isfinite(audio).all():
-        raise ValueError(f"expected (N,) finite samples, found shape {audio.shape} with NaN or infinity or channels")
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f"{path.name}.{os.getpid()}.part")
-    soundfile.write(part, np.clip(audio, -1.0, 1.0), SAMPLE_RATE, format="FLAC", subtype="PCM_16")
-    part.replace(path)
+    num_samples = 0
+    try:
+        with soundfile.SoundFile(part, "w", SAMPLE_RATE, channels=1, format="FLAC", subtype="PCM_16") as file:
+            for audio in blocks:
+                if audio.ndim != 1 or not np.isfinite(audio).all():
+                    raise ValueError(
+                        f"expected (N,) finite samples, found shape {audio.shape} with NaN or infinity or channels"
+                    )
+                file.write(np.clip(audio, -1.0, 1.0))
+                num_samples += len(audio)
+        part.replace(path)
+    except BaseException:
+        part.unlink(missing_ok=True)
+        raise
+    return num_samples
 
 
 @dataclass(frozen=True)
@@ -249,6 +277,8 @@ def _power(samples: NDArray[np.float64]) -> float:
 
 def _mono(samples: NDArray[np.float32]) -> NDArray[np.float32]:
     """Averages the channels of ``(N, channels)``."""
+    if samples.shape[1] == 1:
+        return samples[:, 0]
     mono: NDArray[np.float32] = samples.mean(axis=1, dtype=np.float32)
     return mono
 

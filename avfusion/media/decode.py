@@ -1,10 +1,10 @@
 """Any video file as constant 25 fps pictures and 16 kHz mono sound on one clock, read with PyAV.
 
-Time 0 is the first picture. Picture ``i`` is the source picture whose time stamp is nearest to ``i / 25`` s, whatever
-the file's frame rate, so variable rates stay in sync. Sound that starts later than the picture gets silence in front,
-earlier sound is cut; its end is cut or padded to the picture's.
+Time 0 is the start of the file's timeline (``media/source.py``). Picture ``i`` is the source picture whose time stamp
+is nearest to ``i / 25`` s, whatever the file's frame rate, so variable rates stay in sync. Sound that starts later gets
+silence in front, gaps are filled with silence, overlaps are cut. The iterators hold a few pictures or blocks at a time.
 
-Shapes: pictures ``(H, W)`` grey or ``(H, W, 3)`` RGB uint8, sound ``(640 T,)`` float32.
+Shapes: pictures ``(H, W)`` grey or ``(H, W, 3)`` RGB uint8, sound ``(N,)`` float32.
 """
 
 from __future__ import annotations
@@ -17,9 +17,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from avfusion.clock import SAMPLE_RATE, VIDEO_HZ
 from avfusion.errors import AvfusionError
 from avfusion.media.audio import fit_to_frames
+from avfusion.media.demux import Decoded, ReadReport, read_frames_once
+from avfusion.media.picture import Deinterlacer, upright
+from avfusion.media.retime import Retimer
+from avfusion.media.sound_clock import SoundClock, samples_of
+from avfusion.media.source import SourceFacts, probe
+
+MOST_BAD_SAMPLES = 0.01  # of a sound, as a share: NaN, infinite or far out of range; more is no sound
+_PADDING_S = 0.002  # a sound frame this much longer than declared ends with what the encoder appended
 
 
 @dataclass(frozen=True)
@@ -47,7 +54,7 @@ def read_retimed(path: str | Path, color: bool = False) -> RetimedVideo:
         color: RGB instead of grey.
 
     Raises:
-        AvfusionError: the file is missing, cannot be decoded, or has no picture.
+        AvfusionError: the file is missing, cannot be decoded, is cut short, or has no picture.
     """
     indexed = list(iterate_retimed(path, color))
     frames = np.stack([frame for _, frame in indexed])
@@ -56,111 +63,198 @@ def read_retimed(path: str | Path, color: bool = False) -> RetimedVideo:
     return RetimedVideo(frames, np.array([index for index, _ in indexed]), fitted, audio is not None)
 
 
-def iterate_retimed(path: str | Path, color: bool = False) -> Iterator[tuple[int, NDArray[np.uint8]]]:
-    """Yields the pictures at ``i / 25`` s one by one, holding two at a time.
+def iterate_retimed(
+    path: str | Path,
+    color: bool = False,
+    *,
+    salvage: bool = False,
+    threads: int = 1,
+    report: ReadReport | None = None,
+) -> Iterator[tuple[int, NDArray[np.uint8]]]:
+    """Yields the pictures at ``i / 25`` s one by one, holding a few at a time.
 
     Args:
         path: the video.
         color: RGB instead of grey.
+        salvage: keep what can be decoded of a damaged or cut-short file, instead of raising.
+        threads: decoding threads; 0 lets FFmpeg choose.
+        report: filled with what was met on the way.
 
     Yields:
         ``(number of the source picture, picture)``.
 
     Raises:
-        AvfusionError: the file is missing, cannot be decoded, or has no picture.
+        AvfusionError: the file is missing, cannot be decoded, is cut short, or has no picture.
     """
-    emitted = 0
-    previous: tuple[float, int, NDArray[np.uint8]] | None = None
-    last_step = 1 / VIDEO_HZ
-    for current in _source_pictures(Path(path), color):
-        if previous is not None:
-            last_step = current[0] - previous[0]
-            while emitted / VIDEO_HZ < (previous[0] + current[0]) / 2:  # nearer to the previous picture
-                yield previous[1], previous[2]
-                emitted += 1
-        previous = current
-    if previous is None:
-        raise AvfusionError(f"{path} has no picture that can be decoded")
-    # The last picture stays on screen for its own duration.
-    while emitted / VIDEO_HZ < previous[0] + last_step - 0.5 / VIDEO_HZ or emitted == 0:
-        yield previous[1], previous[2]
-        emitted += 1
+    path = Path(path)
+    facts = probe(path)
+    events = read_frames_once(path, facts, sound=False, salvage=salvage, threads=threads, report=report)
+    retimer: Retimer[_Numbered] = Retimer()
+    for picture in retimed(path, events, retimer):
+        yield picture.number, picture.array(color)
 
 
-def read_sound(path: str | Path) -> NDArray[np.float32] | None:
-    """Decodes the sound, mixed to mono at 16 kHz, with sample 0 at the time of the first picture.
+def iterate_sound(
+    path: str | Path,
+    audio_track: int | None = None,
+    *,
+    salvage: bool = False,
+    report: ReadReport | None = None,
+) -> Iterator[NDArray[np.float32]]:
+    """Yields the sound from time 0, mixed to mono at 16 kHz, in blocks of at most a second or a codec's frame.
 
     Args:
-        path: the video.
+        path: the video, or a sound file.
+        audio_track: number of the sound track; None takes the one flagged default, else the first.
+        salvage: keep what can be decoded of a damaged or cut-short file, instead of raising.
+        report: filled with what was met on the way.
+
+    Yields:
+        ``(N,)`` float32 in -1..1.
+
+    Raises:
+        AvfusionError: the file is missing, cannot be decoded, is cut short, or has no sound; its samples are no sound.
+        UsageError: there is no such track.
+    """
+    path = Path(path)
+    facts = probe(path, audio_track)
+    if facts.audio_track is None:
+        raise AvfusionError(f"no audio stream in {path}")
+    clock = SoundClock()
+    for event in read_frames_once(path, facts, picture=False, salvage=salvage, report=report):
+        yield from push_sound(clock, event)
+    yield from clock.finish()
+    check_samples(path, clock, salvage)
+
+
+def read_sound(path: str | Path, audio_track: int | None = None) -> NDArray[np.float32] | None:
+    """Decodes the sound, mixed to mono at 16 kHz, with sample 0 at time 0.
+
+    Args:
+        path: the video, or a sound file.
+        audio_track: number of the sound track; None takes the one flagged default, else the first.
 
     Returns:
-        ``(N,)`` float32, or None where the file has no sound stream.
+        ``(N,)`` float32, or None where the file has no sound stream, or an empty one.
 
     Raises:
         AvfusionError: the file is missing or cannot be decoded.
     """
-    import av
-
-    path = Path(path)
-    origin_s = next((time for time, _, _ in _source_pictures(path, color=False, absolute=True)), 0.0)
-    with _open(path) as container:
-        if not container.streams.audio:
-            return None
-        stream = container.streams.audio[0]
-        resampler = av.AudioResampler(format="fltp", layout="mono", rate=SAMPLE_RATE)
-        parts: list[NDArray[np.float32]] = []
-        start_s: float | None = None
-        try:
-            for frame in container.decode(stream):
-                if start_s is None:
-                    start_s = float(frame.time or 0.0)
-                parts += [part.to_ndarray()[0] for part in resampler.resample(frame)]
-            parts += [part.to_ndarray()[0] for part in resampler.resample(None)]
-        except av.FFmpegError as error:
-            raise AvfusionError(f"the sound of {path} cannot be decoded ({error})") from error
-    if start_s is None:
+    if probe(path, audio_track).audio_track is None:
         return None
-    audio = np.concatenate(parts) if parts else np.zeros(0, dtype=np.float32)
-    lead = round((start_s - origin_s) * SAMPLE_RATE)
-    return np.pad(audio, (lead, 0)) if lead >= 0 else audio[-lead:]
+    blocks = list(iterate_sound(path, audio_track))
+    return np.concatenate(blocks) if blocks else None
 
 
-def _source_pictures(path: Path, color: bool, absolute: bool = False) -> Iterator[tuple[float, int, NDArray[np.uint8]]]:
-    """Yields ``(time_s since the first picture, number, picture)`` of every source picture, in order of time."""
-    import av
+@dataclass(frozen=True)
+class _Numbered:
+    """A source picture that is turned into an array only when it is shown, once."""
 
-    with _open(path) as container:
-        if not container.streams.video:
-            raise AvfusionError(f"{path} has no video stream")
-        stream = container.streams.video[0]
-        stream.thread_count = 1
-        origin_s: float | None = None
-        last_s = -1.0
-        try:
-            for number, frame in enumerate(container.decode(stream)):
-                time_s = float(frame.time) if frame.time is not None else last_s + 1 / VIDEO_HZ
-                origin_s = time_s if origin_s is None else origin_s
-                since_s = time_s - (0.0 if absolute else origin_s)
-                if since_s <= last_s and not absolute:
-                    continue  # a stamp that runs backward shows no new instant
-                last_s = since_s
-                yield since_s, number, _picture(frame, color)
-        except av.FFmpegError as error:
-            raise AvfusionError(f"the picture of {path} cannot be decoded ({error})") from error
+    number: int
+    frame: Any
+    size: tuple[int, int]
+    made: dict[bool, NDArray[np.uint8]]
+
+    def array(self, color: bool) -> NDArray[np.uint8]:
+        if color not in self.made:
+            self.made[color] = upright(self.frame, color, self.size)
+        return self.made[color]
 
 
-def _picture(frame: Any, color: bool) -> NDArray[np.uint8]:
-    picture: NDArray[np.uint8] = frame.to_ndarray(format="rgb24" if color else "gray")
-    quarter_turns = round(frame.rotation / 90)  # phones store sideways pictures and say so
-    return np.rot90(picture, quarter_turns) if quarter_turns % 4 else picture
+def retimed(path: Path, events: Iterator[Decoded], retimer: Retimer[_Numbered]) -> Iterator[_Numbered]:
+    """Turns decoded pictures into those at ``i / 25`` s; other events pass by.
+
+    Args:
+        path: named in errors.
+        events: from :func:`avfusion.media.demux.read_frames_once`.
+        retimer: a fresh one; afterwards it knows the counts.
+
+    Raises:
+        AvfusionError: no picture came.
+    """
+    pictures = PictureLine(path, retimer)
+    for event in events:
+        if event.kind == "picture":
+            yield from pictures.push(event)
+    yield from pictures.finish()
 
 
-def _open(path: Path) -> Any:
-    import av
+class PictureLine:
+    """Decoded pictures in, pictures at ``i / 25`` s out, one event at a time.
 
-    if not path.is_file():
-        raise AvfusionError(f"no video file at {path}")
-    try:
-        return av.open(str(path))
-    except (av.FFmpegError, OSError) as error:
-        raise AvfusionError(f"{path} cannot be opened as video ({error})") from error
+    Attributes:
+        deinterlacer: knows whether it was used.
+        size: width and height of the first stored picture; later ones are scaled to it.
+        num_resized: how many were.
+        num_source: how many source pictures came.
+    """
+
+    def __init__(self, path: Path, retimer: Retimer[_Numbered]) -> None:
+        self.path, self.retimer = path, retimer
+        self.deinterlacer = Deinterlacer()
+        self.size: tuple[int, int] | None = None
+        self.num_resized = self.num_source = 0
+        self._waiting: list[tuple[float, float]] = []  # times and durations of pictures inside the deinterlacer
+        self._duration_s = 0.0
+
+    def push(self, event: Decoded) -> Iterator[_Numbered]:
+        """Takes a picture, yields those that are now decided."""
+        self._waiting.append((event.time_s or 0.0, event.duration_s))
+        for frame in self.deinterlacer.push(event.frame):
+            yield from self._place(frame)
+
+    def finish(self) -> Iterator[_Numbered]:
+        """Yields the rest.
+
+        Raises:
+            AvfusionError: no picture came.
+        """
+        for frame in self.deinterlacer.finish():
+            yield from self._place(frame)
+        if self.num_source == 0:
+            raise AvfusionError(f"{self.path} has no picture that can be decoded")
+        yield from self.retimer.finish(self._duration_s)
+
+    def _place(self, frame: Any) -> Iterator[_Numbered]:
+        time_s, self._duration_s = self._waiting.pop(0)
+        size = (frame.width, frame.height)
+        self.size = self.size or size
+        self.num_resized += size != self.size
+        yield from self.retimer.push(time_s, _Numbered(self.num_source, frame, self.size, {}))
+        self.num_source += 1
+
+
+def push_sound(clock: SoundClock, event: Decoded) -> Iterator[NDArray[np.float32]]:
+    """Passes a decoded block on to the clock."""
+    frame, samples = event.frame, samples_of(event.frame)
+    declared = round(event.duration_s * frame.sample_rate)
+    if 0 < declared < samples.shape[1] - _PADDING_S * frame.sample_rate:
+        samples = samples[:, :declared]
+    names = [channel.name for channel in frame.layout.channels]
+    yield from clock.push(event.time_s, samples, names, frame.sample_rate)
+
+
+def check_samples(path: Path, clock: SoundClock, salvage: bool) -> None:
+    """Refuses a sound with too many samples that are no sound.
+
+    Raises:
+        AvfusionError: more than a hundredth is NaN, infinite or beyond ``OVER_RANGE``, and nothing is to be salvaged.
+    """
+    if clock.bad_share > MOST_BAD_SAMPLES and not salvage:
+        raise AvfusionError(
+            f"the sound of {path} is damaged: {clock.num_not_finite} samples are NaN or infinite and "
+            f"{clock.num_over_range} beyond -1.5..1.5, of {clock.num_samples}; expected samples in -1..1. "
+            "Write it anew, or go on with them zeroed and clipped (salvage, --salvage)"
+        )
+
+
+__all__ = [
+    "ReadReport",
+    "RetimedVideo",
+    "SourceFacts",
+    "iterate_retimed",
+    "iterate_sound",
+    "probe",
+    "read_retimed",
+    "read_sound",
+]

@@ -1,7 +1,8 @@
 """What a run is worth: scores, figures per role and per corpus, offset accuracy, alignment pictures.
 
 Written into the run folder: ``scores/<split>.csv``, ``report.json``, ``report.md``, ``alignment/*.png`` (for a split
-other than the validation split: ``report-<split>.json`` ...).
+other than the validation split: ``report-<split>.json`` ...). A dataset that keeps the rows of its corpus as they were
+annotated (``source_labels/<split>.csv``) is scored on those too: ``scores/<split>-source.csv``.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 import avfusion
 from avfusion.alignment.capture import capture_clip, pick_examples
@@ -29,12 +31,14 @@ from avfusion.evaluation.desync import offset_accuracy, offset_from_similarity
 from avfusion.evaluation.join import join
 from avfusion.evaluation.report import evaluate
 from avfusion.evaluation.roles import per_role, per_source, track_groups, track_roles, track_sources
+from avfusion.evaluation.source_rows import score_source_rows
 from avfusion.models import ActiveSpeakerDetector
 from avfusion.scoring import offset_trials, pick_device, score_tracks
-from avfusion.tracks import FaceTrack, LabelTable, ScoreTable, write_scores
+from avfusion.tracks import FaceTrack, LabelTable, ScoreTable, read_labels, write_scores
 from avfusion.training.checkpoint import load_model
 from avfusion.training.logger import RunLogger
 from avfusion.training.report_text import as_markdown, as_text
+from avfusion.training.run_folder import read_skipped
 
 IN_SYNC_ROLES = {"own_sound", "solo"}
 MAX_OFFSET = 12
@@ -84,11 +88,17 @@ def report_run(
         "seed": trained.run.seed,
         "versions": _versions(),
         "model": {"parameters": sum(p.numel() for p in model.parameters()), **_model_summary(trained)},
-        **_figures(table, dataset, config),
+        "left_out": _left_out(dataset, split, config, checkpoint.parent.parent),
+        **_figures(dataset.tracks, scores, config),
     }
     if config.report.offset_accuracy and trained.model.modality == "audio_visual":
         report["offset_accuracy"] = _offsets(model, dataset, config, device)
     pictures = draw_alignment(model, examples, config, device, run_dir / f"alignment{suffix}")
+
+    source_path = source_labels_of(dataset)
+    source_scores = [run_dir / "scores" / f"{split}-source.csv"] if source_path is not None else []
+    if source_path is not None:
+        report["source_rows"] = _source_rows(source_path, table, dataset, config, source_scores[0])
 
     json_path, md_path = run_dir / f"report{suffix}.json", run_dir / f"report{suffix}.md"
     json_path.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
@@ -99,7 +109,7 @@ def report_run(
         logger.log_images(pictures, f"alignment/{split}", step=int(content["progress"]["step"]))
         logger.summarize(headline)
     print(as_text(report))
-    for path in [scores_path, md_path, json_path, checkpoint, *pictures]:
+    for path in [scores_path, *source_scores, md_path, json_path, checkpoint, *pictures]:
         print(f"  {path}")
     return report
 
@@ -121,17 +131,60 @@ def draw_alignment(
     return paths
 
 
-def _figures(table: ScoreTable, dataset: ClipDataset, config: Config) -> dict[str, Any]:
-    """All figures that come from labels and scores."""
-    joined = join(LabelTable.from_tracks(dataset.tracks), table)
+def _figures(
+    all_tracks: Sequence[FaceTrack], all_scores: Sequence[NDArray[np.float32]], config: Config
+) -> dict[str, Any]:
+    """All figures that come from labels and scores; tracks without labels count in none of them."""
+    labelled = [index for index, track in enumerate(all_tracks) if track.labelled]
+    tracks = [all_tracks[index] for index in labelled]
+    without = len(all_tracks) - len(tracks)
+    if not tracks:
+        return {"all": None, "roles": [], "sources": [], "unlabelled_tracks": without}
+    joined = join(LabelTable.from_tracks(tracks), ScoreTable.from_tracks(tracks, [all_scores[i] for i in labelled]))
     resamples = config.report.bootstrap
-    tracks, groups = dataset.tracks, track_groups(dataset.tracks)
+    groups = track_groups(tracks)
     roles = per_role(joined, track_roles(tracks), IN_SYNC_ROLES, resamples, group_of_entity=groups)
     sources = per_source(joined, track_sources(tracks), resamples, group_of_entity=groups)
     return {
         "all": evaluate(joined, resamples, group_of_entity=groups).to_dict(),
         "roles": [asdict(row) for row in roles],
         "sources": [asdict(row) for row in sources],
+        "unlabelled_tracks": without,
+    }
+
+
+def _left_out(dataset: ClipDataset, split: str, config: Config, trained_in: Path) -> dict[str, Any]:
+    """By split, the tracks that could not be used: of the split that is scored, and of the training."""
+    skipped = {**read_skipped(trained_in, config.data), split: dataset.skipped}
+    return {
+        name: {"tracks": len(found.tracks), "of": found.total, "reasons": dict(found.reasons)}
+        for name, found in skipped.items()
+        if found.tracks or found.orphans
+    }
+
+
+def source_labels_of(dataset: ClipDataset) -> Path | None:
+    """The rows of the split as its corpus annotated them; None where the dataset does not keep them."""
+    path: Path | None = getattr(dataset, "source_labels", None)
+    return path if path is not None and path.is_file() else None
+
+
+def _source_rows(
+    source_path: Path, table: ScoreTable, dataset: ClipDataset, config: Config, scores_path: Path
+) -> dict[str, Any]:
+    """Scores the rows as annotated, writes them, and gives their AP with its interval over videos."""
+    source = read_labels(source_path)
+    skipped = getattr(dataset, "skipped", None)
+    kept, scores = score_source_rows(source, table, partial=bool(skipped and skipped.tracks))
+    write_scores(scores_path, scores)
+    figures = evaluate(join(kept, scores), config.report.bootstrap)
+    return {
+        "average_precision": figures.average_precision,
+        "average_precision_interval": figures.average_precision_interval,
+        "num_rows": figures.num_rows,
+        "num_positive": figures.num_positive,
+        "num_videos": figures.num_videos,
+        "rows_left_out": len(source) - len(kept),
     }
 
 
@@ -172,7 +225,7 @@ def _offsets(
 
 
 def _headline(report: dict[str, Any], split: str) -> dict[str, float]:
-    numbers = {f"final/{split}_ap": report["all"]["average_precision"]}
+    numbers = {f"final/{split}_ap": report["all"]["average_precision"]} if report["all"] else {}
     for figure, short in (("average_precision", "ap"), ("auroc", "auroc")):
         rows = [row for row in report["roles"] if row[figure] is not None]
         numbers |= {f"{split}_role/{short}_{row['role']}": row[figure] for row in rows}

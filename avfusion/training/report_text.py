@@ -9,7 +9,7 @@ from typing import Any
 
 def as_text(report: dict[str, Any]) -> str:
     """The tables of a report for the terminal."""
-    parts = [f"\n{_title(report)}"]
+    parts = ["\n".join([f"\n{_title(report)}", *_remarks(report)])]
     for title, header, rows in _tables(report):
         cells = [header, *rows]
         widths = [max(len(row[i]) for row in cells) for i in range(len(header))]
@@ -26,7 +26,7 @@ def as_markdown(report: dict[str, Any], pictures: Sequence[Path]) -> str:
     for title, header, rows in _tables(report):
         lines = [f"## {title}", "", _row(header), _row(["---"] * len(header)), *(_row(row) for row in rows)]
         parts.append("\n".join(lines))
-    parts.extend(f"- {note}" for note in report["all"]["notes"])
+    parts.extend(f"- {note}" for note in (report["all"] or {}).get("notes", []))
     if pictures:
         parts.append("## Alignment\n\n" + "\n".join(f"![{path.stem}]({path.as_posix()})" for path in pictures))
     return "\n\n".join(parts) + "\n"
@@ -39,15 +39,31 @@ def _title(report: dict[str, Any]) -> str:
     return f"{report['dataset']} / {report['split']}: {kind}{heads}, {model['parameters'] / 1e6:.2f} M parameters"
 
 
+def _remarks(report: dict[str, Any]) -> list[str]:
+    """What was not scored, or scored without labels to compare with."""
+    remarks = []
+    for split, found in report["left_out"].items():
+        why = ", ".join(f"{count}: {what}" for what, count in found["reasons"].items())
+        remarks.append(f"{split}: {found['tracks']} of {found['of']} tracks left out, which could not be used ({why})")
+    if report["unlabelled_tracks"]:
+        what = "no figures" if report["all"] is None else "they count in no figure"
+        remarks.append(f"{report['unlabelled_tracks']} tracks have scores but no labels: {what}")
+    return remarks
+
+
 def _provenance(report: dict[str, Any]) -> str:
     checkpoint, versions = report["checkpoint"], report["versions"]
     lines = [
         f"- command: `{report['command']}`",
         f"- checkpoint: `{checkpoint['path']}`, epoch {checkpoint['epoch']}, sha256 `{checkpoint['sha256'][:16]}`",
         f"- seed {report['seed']}; " + ", ".join(f"{name} {version}" for name, version in versions.items()),
-        "- AP: VOC all-point interpolation over all face boxes of the split, as AVA defines it; intervals: 95 %,"
-        f" bootstrap over the {report['all']['num_groups']} independent sources of the tracks",
     ]
+    if report["all"]:
+        lines.append(
+            "- AP: VOC all-point interpolation over all face boxes of the split, as AVA defines it; intervals: 95 %,"
+            f" bootstrap over the {report['all']['num_groups']} independent sources of the tracks"
+        )
+    lines += [f"- {remark}" for remark in _remarks(report)]
     if report["model"].get("audio_bypass"):
         lines.append("- sound also reaches the classifier around the attention: alignment maps need not explain scores")
     return "\n".join(lines)
@@ -55,6 +71,8 @@ def _provenance(report: dict[str, Any]) -> str:
 
 def _tables(report: dict[str, Any]) -> list[tuple[str, list[str], list[list[str]]]]:
     whole = report["all"]
+    if whole is None:
+        return []
     tables = [
         (
             "All face boxes",
@@ -114,6 +132,24 @@ def _tables(report: dict[str, Any]) -> list[tuple[str, list[str], list[list[str]
             ],
         ),
     ]
+    if report.get("source_rows"):
+        rows = report["source_rows"]
+        tables.append(
+            (
+                "The rows as annotated, at their own stamps: each has the score of its nearest frame",
+                ["AP", "95 %", "boxes", "speaking", "videos", "left out"],
+                [
+                    [
+                        _number(rows["average_precision"]),
+                        _interval(rows["average_precision_interval"]),
+                        str(rows["num_rows"]),
+                        f"{100 * rows['num_positive'] / rows['num_rows']:.1f} %",
+                        str(rows["num_videos"]),
+                        str(rows["rows_left_out"]),
+                    ]
+                ],
+            )
+        )
     if report.get("offset_accuracy"):
         tables.append(
             (

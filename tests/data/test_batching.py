@@ -62,6 +62,21 @@ def test_the_cache_reads_each_track_once() -> None:
     assert dataset.reads == 2
 
 
+def test_tracks_given_beforehand_are_not_read_until_memory_is_full() -> None:
+    ramp = Ramp([9, 12, 9])
+    expected = [Examples(ramp, data_config(cache_gb=0.0))[Request(track, 1, 4)] for track in range(3)]
+    one_track = ramp.read(0).audio.nbytes / 1e9  # the second track is kept too: room is asked for before, not after
+    examples = Examples(ramp, data_config(cache_gb=one_track * 1.5))
+    examples.preload(ramp.read(track) for track in range(3))
+    ramp.reads = 0
+
+    for track in range(3):
+        found = examples[Request(track, 1, 4)]
+        assert torch.equal(found.crops, expected[track].crops)
+        assert torch.equal(found.log_mel, expected[track].log_mel)
+    assert ramp.reads == 1  # the third track alone
+
+
 @pytest.mark.parametrize("cache_gb", [0.0, 1.0])
 def test_resync_moves_the_sound_under_the_picture(cache_gb: float) -> None:
     config = data_config(cache_gb=cache_gb)

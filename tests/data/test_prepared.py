@@ -13,11 +13,11 @@ import torch
 from numpy.typing import NDArray
 from torch.utils.data import DataLoader, Dataset
 
+from avfusion.data.clips import Skipped
 from avfusion.data.prepared import PreparedDataset, TrackRow
 from avfusion.data.prepared_writer import PreparedWriter, SceneRecord, safe_name
 from avfusion.errors import AvfusionError, UsageError
 from avfusion.media.audio import write_audio
-from avfusion.media.write import write_crops
 
 NUM_FRAMES = 12
 VIDEO_IDS = ("v_0900", "007", "NA", "1e5")
@@ -96,7 +96,7 @@ def test_what_is_read_is_what_was_written(tmp_path: Path, start_s: float) -> Non
 def test_older_tables_without_the_last_columns_are_read(tmp_path: Path, columns: int, role: str, source: str) -> None:
     root = write_dataset(tmp_path / "d")
     table = root / "tracks.csv"
-    assert table.read_text().splitlines()[0].endswith(",audio,role,source,group,lag_ms")
+    assert table.read_text().splitlines()[0].endswith(",audio,role,source,group,lag_ms,labelled")
     table.write_text("".join(",".join(line.split(",")[:columns]) + "\n" for line in table.read_text().splitlines()))
     tracks = PreparedDataset(root, "train").tracks
     assert {(track.role, track.source, track.group, track.lag_ms) for track in tracks} == {(role, source, "", None)}
@@ -143,53 +143,6 @@ def test_workers_read_what_the_main_process_reads_even_after_it_has_read(tmp_pat
     torch.testing.assert_close(workers, here, rtol=0, atol=0)
 
 
-def test_missing_sound_is_counted_before_training(tmp_path: Path) -> None:
-    root = write_dataset(tmp_path / "d")
-    next((root / "audio" / "train").glob("NA-*")).unlink()
-    with pytest.raises(
-        AvfusionError, match=r"1 of 4 sound files are missing, first: audio/train/NA-\w+\.flac"
-    ) as caught:
-        PreparedDataset(root, "train")
-    assert str(root) in str(caught.value)
-    for path in (root / "audio" / "train").iterdir():
-        path.unlink()
-    with pytest.raises(AvfusionError, match="4 of 4 sound files are missing"):
-        PreparedDataset(root, "train")
-
-
-def test_missing_and_short_crops_are_counted_before_training(tmp_path: Path) -> None:
-    root = write_dataset(tmp_path / "d")
-    first, second = sorted((root / "crops" / "train").iterdir())[:2]
-    first.unlink()
-    second.unlink()
-    write_crops(second, levels(0)[:7])
-    problems = PreparedDataset(root, "train", check=False).check()
-    assert len(problems) == 2
-    assert f"1 of 4 crop files are missing, first: crops/train/{first.name}" in problems[0]
-    assert f"crops/train/{second.name} (7 frames of 12)" in problems[1]
-
-
-def test_short_sound_and_a_wrong_frame_rate_are_found(tmp_path: Path) -> None:
-    root = write_dataset(tmp_path / "d")
-    sound = sorted((root / "audio" / "train").iterdir())[0]
-    sound.unlink()
-    write_audio(sound, staircase(0.0, NUM_FRAMES)[: 640 * (NUM_FRAMES - 1)])
-    crops = sorted((root / "crops" / "train").iterdir())[0]
-    crops.unlink()
-    write_crops(crops, levels(0), fps=30)
-    problems = "\n".join(PreparedDataset(root, "train", check=False).check())
-    assert f"{sound.name} (0.44 s of 0.48 s)" in problems
-    assert f"{crops.name} (30 fps)" in problems
-
-
-def test_sound_that_was_cut_off_is_found_though_its_header_is_whole(tmp_path: Path) -> None:
-    root = write_dataset(tmp_path / "data")
-    path = sorted((root / "audio").rglob("*.flac"))[0]
-    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
-    with pytest.raises(AvfusionError, match=f"1 of .* sound files are cut short or damaged.*{path.name}"):
-        PreparedDataset(root, "train")
-
-
 def test_sound_that_ends_within_the_last_frame_is_padded(tmp_path: Path) -> None:
     root = write_dataset(tmp_path / "d")
     sound = sorted((root / "audio" / "train").iterdir())[0]
@@ -201,6 +154,33 @@ def test_sound_that_ends_within_the_last_frame_is_padded(tmp_path: Path) -> None
     assert len(audio) == 640 * NUM_FRAMES
     assert not audio[-100:].any()
     assert audio[-101] == pytest.approx(12 / 64, abs=1e-4)
+
+
+def test_tracks_that_are_skipped_are_as_if_the_tables_did_not_name_them(tmp_path: Path) -> None:
+    root = write_dataset(tmp_path / "d")
+    _remove_last_row(root / "labels" / "train.csv")
+    _add_unknown_track(root / "labels" / "train.csv")
+    broken = (VIDEO_IDS[0], f"{VIDEO_IDS[0]}:1")  # scenes are written in order of their ids: v_0900 comes last
+    skipped = Skipped(frozenset({broken}), 4, {"too few rows": 1}, orphans=frozenset({("ghost", "ghost:1")}))
+    dataset = PreparedDataset(root, "train", skipped)
+    assert [track.video_id for track in dataset.tracks] == ["007", "1e5", "NA"]
+    assert len(dataset.rows) == 3
+    np.testing.assert_allclose(dataset.read(1).crops[:, 8, 8], levels(3)[:, 8, 8], atol=2)  # 1e5 is scene 3
+    every = frozenset((video_id, f"{video_id}:1") for video_id in VIDEO_IDS)
+    with pytest.raises(AvfusionError, match="none of the 4 tracks of split 'train' can be used"):
+        PreparedDataset(root, "train", Skipped(every, 4, {}, skipped.orphans))
+
+
+def test_unlabelled_tracks_are_marked_and_whatever_their_rows_say_does_not_count(tmp_path: Path) -> None:
+    root = write_dataset(tmp_path / "d")
+    path = root / "tracks.csv"
+    lines = path.read_text().splitlines()
+    assert lines[1].startswith("train,007,")
+    path.write_text("\n".join([lines[0], lines[1] + "no", *lines[2:]]) + "\n")
+    tracks = {track.video_id: track for track in PreparedDataset(root, "train").tracks}
+    assert [track.labelled for track in tracks.values()] == [False, True, True, True]
+    assert not tracks["007"].speaking.any()
+    assert tracks["NA"].speaking.any()
 
 
 def _remove_last_row(path: Path) -> None:

@@ -17,6 +17,7 @@ import soundfile
 import data_prep.compose as command
 from avfusion.data.compose import compose_scene
 from avfusion.data.prepared import PreparedDataset
+from avfusion.data.verify import verify
 
 TALKERS = {"ann": "train", "ben": "train", "cat": "val", "dan": "val", "eve": "test", "fay": "test"}
 ALIGN = "0 15000 sil\n15000 30000 bin\n30000 35000 blue\n35000 50000 sil\n"  # speech from 0.6 to 1.4 s
@@ -152,6 +153,11 @@ def test_clips_without_a_sound_stream_are_named_and_left_out(
         if "left out" in message:
             (line,) = (line for line in output.err.splitlines() if "left out" in line)
             assert line.endswith(f"{copy / 'clips' / 'ann' / 'take0.mkv'}, {copy / 'clips' / 'ben' / 'take1.mkv'}")
+            last = output.out.splitlines()[-1]
+            assert last.endswith("left out 2 clips without a sound stream, first: ann/take0")
+    note = next(note for note in verify(tmp_path / "out", fast=True, bar=False).notes if "left out" in note.what)
+    assert note.what == "clips without a sound stream were left out by the preparation"
+    assert (list(note.cases), note.total) == (["ann/take0", "ben/take1"], 12)
     roles = defaultdict(set)
     for track in PreparedDataset(tmp_path / "out", "train").tracks:
         roles[track.group].add(track.role)

@@ -72,11 +72,13 @@ def test_a_variable_frame_rate_keeps_its_own_times(tmp_path: Path) -> None:
     assert differences.max() == 0
 
 
-def test_a_picture_that_starts_late_sets_time_zero_and_cuts_the_sound(tmp_path: Path) -> None:
+def test_a_picture_that_starts_late_shows_its_first_one_from_time_zero(tmp_path: Path) -> None:
     write_flash_and_beep(tmp_path / "x.mkv", [400 + time for time in times_at(25.0, 1.6)], 0)
     video = read_retimed(tmp_path / "x.mkv")
-    assert int(np.argmax(video.frames.mean(axis=(1, 2)) > 128)) == 15  # 1.0 s - 0.4 s
-    assert abs(onset_s(video.audio) - 0.6) < 0.005
+    assert len(video.frames) == 50
+    assert video.source_index[:12].tolist() == [0] * 11 + [1]
+    assert int(np.argmax(video.frames.mean(axis=(1, 2)) > 128)) == 25
+    assert abs(onset_s(video.audio) - FLASH_S) < 0.005
 
 
 def test_a_file_without_sound_is_silent_and_says_so(tmp_path: Path) -> None:

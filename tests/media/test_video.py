@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import pickle
+import subprocess
 import sys
 from pathlib import Path
 
@@ -97,13 +98,44 @@ def test_files_that_are_no_video_are_named_in_one_line(tmp_path: Path) -> None:
         assert "\n" not in str(caught.value)
 
 
-def test_without_decord_only_reading_fails_and_says_what_to_install(
-    numbered_file: Path, monkeypatch: pytest.MonkeyPatch
+def test_without_decord_the_same_pixels_are_read_and_the_forks_named(
+    numbered_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    files = {numbered_file: [(0, 130), (101, 7), (24, 3), (129, 1)], tmp_path / "ramp.mp4": [(0, 30), (13, 12)]}
+    write_crops(tmp_path / "ramp.mp4", textured_ramp(30))
+    for size in (8, 16, 24, 48, 50, 72):
+        files[tmp_path / f"{size}.mp4"] = [(0, 5)]
+        noise = np.random.default_rng(size).integers(0, 256, (5, size, size)).astype(np.uint8)
+        write_crops(tmp_path / f"{size}.mp4", noise)
+    asked = [(path, start, count) for path, stretches in files.items() for start, count in stretches]
+    with_decord = [read_frames(*one, color=True) for one in asked]
     monkeypatch.setitem(sys.modules, "decord", None)
-    reader = VideoReader(numbered_file)
-    with pytest.raises(AvfusionError, match=r"decord.*eva-decord"):
-        reader.read(0, 1)
+    with pytest.warns(UserWarning, match=r"decord is not installed.*eva-decord.*decord2"):
+        first = read_frames(*asked[0], color=True)
+    np.testing.assert_array_equal(first, with_decord[0])
+    monkeypatch.setattr("warnings.warn", lambda *_, **__: None)
+    for one, expected in zip(asked, with_decord, strict=True):
+        np.testing.assert_array_equal(read_frames(*one, color=True), expected)
+    assert len(VideoReader(numbered_file)) == 130
+    with pytest.raises(AvfusionError, match=r"numbered\.mp4, which has 130"):
+        read_frames(numbered_file, 130, 1)
+
+
+def test_without_decord_the_whole_package_imports_and_reads_crops(tmp_path: Path) -> None:
+    """In a process of its own, where importing decord fails from the start."""
+    code = (
+        "import sys; sys.modules['decord'] = None\n"
+        "import pkgutil, importlib, avfusion\n"
+        "for module in pkgutil.walk_packages(avfusion.__path__, 'avfusion.'): importlib.import_module(module.name)\n"
+        "import numpy as np\n"
+        "from avfusion.media.video import read_frames\n"
+        "from avfusion.media.write import write_crops\n"
+        "write_crops('x.mp4', np.full((3, 48, 48), 90, np.uint8)); print(read_frames('x.mp4', 0, 3).mean())\n"
+    )
+    finished = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, check=False)
+    assert finished.returncode == 0, finished.stderr
+    assert abs(float(finished.stdout) - 90) <= 1
+    assert finished.stderr.count("decord is not installed") == 1
 
 
 def test_an_open_reader_can_be_pickled(numbered_file: Path) -> None:

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from avfusion.clock import SAMPLES_PER_VIDEO_FRAME, VIDEO_HZ
-from avfusion.data.clips import Clip
+from avfusion.data.clips import Clip, Skipped
 from avfusion.data.synthetic.draft import Scene
 from avfusion.data.synthetic.picture import render_face
 from avfusion.data.synthetic.scenes import SCENES_PER_BLOCK, plan_scene
@@ -87,6 +87,7 @@ class SyntheticDataset:
         if not split:
             raise UsageError("synthetic talkers: the split has no name; give one such as 'train' or 'val'")
         self.name = "synthetic"
+        self.skipped = Skipped()
         self.split, self.num_scenes, self.seed, self.crop_size, self.espeak = split, num_scenes, seed, crop_size, espeak
         self.num_frames = round(scene_s * VIDEO_HZ)
         scenes = [self.scene(number) for number in range(num_scenes)]
