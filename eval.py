@@ -66,6 +66,7 @@ def evaluate_run(options: argparse.Namespace, overrides: list[str]) -> None:
 
     from avfusion.data.batching import Examples
     from avfusion.data.open import open_dataset
+    from avfusion.data.preload import render_ahead
     from avfusion.training.logger import RunLogger
     from avfusion.training.report import report_run
     from avfusion.training.run_folder import read_skipped
@@ -73,6 +74,7 @@ def evaluate_run(options: argparse.Namespace, overrides: list[str]) -> None:
     split = options.split or config.data.val_split
     dataset = open_dataset(config.data, split, kept=read_skipped(run_dir, config.data))
     examples = Examples(dataset, config.data)
+    render_ahead(examples)
     out_dir = options.out or run_dir
     try:
         out_dir.mkdir(parents=True, exist_ok=True)

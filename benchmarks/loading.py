@@ -45,7 +45,7 @@ from avfusion.data.clips import ClipDataset
 from avfusion.data.prepared import PreparedDataset, TrackRow
 from avfusion.data.prepared_writer import PreparedWriter, SceneRecord
 from avfusion.data.synthetic import SyntheticDataset
-from avfusion.data.talknet import TalkNetDataset
+from avfusion.data.talknet.dataset import TalkNetDataset
 from avfusion.errors import CommandParser, UsageError, run_command
 from avfusion.tracks import POSITIVE_LABEL
 

@@ -1,4 +1,4 @@
-"""Writes face tracks in the TalkNet layout (see ``avfusion/data/talknet.py``): a JPEG per frame, a wav per track.
+"""Writes face tracks in the TalkNet layout (see ``avfusion/data/talknet``): a JPEG per frame, a wav per track.
 
 The wav is cut as TalkNet's own preparation cuts it: from the first row's time to the last row's, so the last frame has
 no sound. ``N`` rows of a track, at any times.
@@ -19,7 +19,7 @@ from PIL import Image
 from avfusion.clock import SAMPLE_RATE
 from avfusion.data.annotations import read_annotations
 from avfusion.data.clips import ClipDataset
-from avfusion.data.talknet_tables import loader_text
+from avfusion.data.talknet.tables import loader_text
 from avfusion.tracks import LABEL_COLUMNS, POSITIVE_LABEL
 
 FIELD_QUALITY = 95  # what cv2.imwrite, which TalkNet's preparation calls, uses by default

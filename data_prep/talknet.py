@@ -32,8 +32,8 @@ from avfusion.data.annotations import Annotation, read_annotations, write_source
 from avfusion.data.open import open_splits
 from avfusion.data.prepared import TrackRow
 from avfusion.data.prepared_writer import PreparedWriter, SceneRecord, audio_path, crops_path
-from avfusion.data.talknet import CROP_SIZE, SAMPLES_PER_MS, TalkNetDataset, key_of
-from avfusion.data.talknet_tables import loader_text
+from avfusion.data.talknet.dataset import CROP_SIZE, SAMPLES_PER_MS, TalkNetDataset, key_of
+from avfusion.data.talknet.tables import loader_text
 from avfusion.errors import AvfusionError, CommandParser, UsageError, run_command
 from avfusion.media.audio import read_audio, write_audio
 from avfusion.media.write import write_crops

@@ -36,10 +36,10 @@ def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 
 def check(options: argparse.Namespace) -> None:
-    from avfusion.data.findings import findings_table
-    from avfusion.data.verification import summary_table
-    from avfusion.data.verify import verify
-    from avfusion.data.verify_talknet import verify_talknet
+    from avfusion.data.verify.findings import findings_table
+    from avfusion.data.verify.prepared import verify
+    from avfusion.data.verify.result import summary_table
+    from avfusion.data.verify.talknet import verify_talknet
 
     if options.jobs is not None and options.jobs < 1:
         raise UsageError(f"--jobs={options.jobs}: expected at least 1 process")

@@ -21,6 +21,7 @@ TINY = [
     "--data.crop_size=24",
     "--data.num_mels=20",
     "--data.synthetic.train_scenes=10",
+    "--data.synthetic.test_scenes=8",
     "--data.synthetic.val_scenes=10",
     "--data.synthetic.scene_s=3.0",
     "--data.batch_frames=300",

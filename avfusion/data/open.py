@@ -21,7 +21,7 @@ def open_splits(
 ) -> list[ClipDataset]:
     """Opens splits and checks that what they name is there and can be used.
 
-    The check is the fast one of ``data/verify.py``. With ``data.allow_missing`` every file is decoded once instead, so
+    The check is the fast one of ``data/verify``. With ``data.allow_missing`` every file is decoded once instead, so
     that all unusable tracks are known before the first batch is planned, and those are left out; what an earlier check
     of the same run found is taken over, and then the fast check suffices.
 
@@ -61,10 +61,10 @@ def _checked(
     data: DataConfig, root: str, splits: Sequence[str], training: bool, kept: Mapping[str, Skipped]
 ) -> list[ClipDataset]:
     from avfusion.data.prepared import PreparedDataset
-    from avfusion.data.talknet import TalkNetDataset
-    from avfusion.data.verification import skipped_tracks
-    from avfusion.data.verify import verify
-    from avfusion.data.verify_talknet import verify_talknet
+    from avfusion.data.talknet.dataset import TalkNetDataset
+    from avfusion.data.verify.prepared import verify
+    from avfusion.data.verify.result import skipped_tracks
+    from avfusion.data.verify.talknet import verify_talknet
 
     known = data.allow_missing and all(split in kept for split in splits)
     fast = known or not data.allow_missing

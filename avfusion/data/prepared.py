@@ -1,4 +1,4 @@
-"""The prepared dataset on disk, as training and evaluation read it. ``data/verify.py`` checks it before either starts.
+"""The prepared dataset on disk, as training and evaluation read it. ``data/verify`` checks it before either starts.
 
     <root>/dataset.json          format version, name, command, fps, crop size, sample rate, counts per split
     <root>/tracks.csv            one row per face track: its ids, times and files (columns of ``TrackRow``)

@@ -21,6 +21,7 @@ from tqdm import tqdm
 from avfusion.config import Config
 from avfusion.data.batching import Batch, ClipLoader, Examples, TrainingSampler
 from avfusion.data.clips import ClipDataset
+from avfusion.data.preload import render_ahead
 from avfusion.errors import AvfusionError
 from avfusion.evaluation.average_precision import average_precision
 from avfusion.models import build_model
@@ -87,7 +88,7 @@ class Trainer:
         )
         started = time.monotonic() - self.progress.seconds
         for examples in (self.examples, self.val_examples):
-            _render(examples)
+            render_ahead(examples)
         for epoch in range(self.progress.epoch, total):
             contrast_only = epoch < self.contrastive_epochs
             numbers = self._train_epoch(epoch, contrast_only)
@@ -201,14 +202,3 @@ class Trainer:
             torch.cuda.set_rng_state(content["cuda_rng"], self.device)
         wandb_id = content.get("wandb_id")
         return None if wandb_id is None else str(wandb_id)
-
-
-def _render(examples: Examples) -> None:
-    """Makes synthetic talkers before the first epoch; other datasets are read as the first epoch goes."""
-    from avfusion.data.synthetic import SyntheticDataset
-    from avfusion.data.synthetic.parallel import read_many
-
-    if isinstance(examples.dataset, SyntheticDataset) and examples.config.workers == 0:
-        clips = read_many(examples.dataset, range(len(examples)))
-        bar = tqdm(clips, desc=f"rendering {examples.dataset.split}", total=len(examples), leave=False, disable=None)
-        examples.preload(bar)

@@ -17,7 +17,7 @@ import soundfile
 import data_prep.compose as command
 from avfusion.data.compose import compose_scene
 from avfusion.data.prepared import PreparedDataset
-from avfusion.data.verify import verify
+from avfusion.data.verify.prepared import verify
 
 TALKERS = {"ann": "train", "ben": "train", "cat": "val", "dan": "val", "eve": "test", "fay": "test"}
 ALIGN = "0 15000 sil\n15000 30000 bin\n30000 35000 blue\n35000 50000 sil\n"  # speech from 0.6 to 1.4 s

@@ -15,7 +15,7 @@ import pytest
 
 import data_prep.own_videos as command
 from avfusion.data.prepared import PreparedDataset
-from avfusion.data.verify import verify
+from avfusion.data.verify.prepared import verify
 from avfusion.errors import UsageError
 from avfusion.media.video import read_frames
 from tests.data_prep import mini_ava

@@ -24,9 +24,9 @@ import data_prep.ava
 import data_prep.talknet as command
 import train
 from avfusion.data.prepared import PreparedDataset
-from avfusion.data.talknet import TalkNetDataset
-from avfusion.data.talknet_checks import check_talknet
-from avfusion.data.verify import verify
+from avfusion.data.talknet.checks import check_talknet
+from avfusion.data.talknet.dataset import TalkNetDataset
+from avfusion.data.verify.prepared import verify
 from avfusion.errors import run_command
 from avfusion.media.audio import LogMel, read_audio
 from avfusion.tracks import FaceTrack, read_labels

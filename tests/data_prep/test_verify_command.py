@@ -17,8 +17,8 @@ import soundfile
 
 import data_prep.verify as command
 from avfusion.data.prepared import PreparedDataset
-from avfusion.data.verification import skipped_tracks
-from avfusion.data.verify_talknet import verify_talknet
+from avfusion.data.verify.result import skipped_tracks
+from avfusion.data.verify.talknet import verify_talknet
 from avfusion.media.audio import write_audio
 from benchmarks.talknet_layout import tracks_of, write_layout
 

@@ -10,11 +10,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from avfusion.data.findings import Finding
 from avfusion.data.prepared import JoinedSplit, TrackRow, read_info, read_split, read_track_rows
-from avfusion.data.track_uses import AGAIN, uses_of
-from avfusion.data.verification import Verification, summarize
-from avfusion.data.verify_content import (
+from avfusion.data.verify.content import (
     crop_findings,
     look_into_all,
     look_into_some,
@@ -22,8 +19,10 @@ from avfusion.data.verify_content import (
     sound_findings,
     speech_levels_db,
 )
-from avfusion.data.verify_headers import crop_header_findings, read_headers, sound_header_findings
-from avfusion.data.verify_tables import (
+from avfusion.data.verify.findings import Finding
+from avfusion.data.verify.headers import crop_header_findings, read_headers, sound_header_findings
+from avfusion.data.verify.result import Verification, summarize
+from avfusion.data.verify.tables import (
     box_findings,
     count_findings,
     label_findings,
@@ -32,6 +31,7 @@ from avfusion.data.verify_tables import (
     silent_splits,
     unlisted_files,
 )
+from avfusion.data.verify.uses import AGAIN, uses_of
 from avfusion.errors import AvfusionError, UsageError
 
 

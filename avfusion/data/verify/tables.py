@@ -12,9 +12,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from avfusion.data.findings import Finding
 from avfusion.data.prepared import JoinedSplit, TrackRow
-from avfusion.data.track_uses import AGAIN, Use, shared
+from avfusion.data.verify.findings import Finding
+from avfusion.data.verify.uses import AGAIN, Use, shared
 
 FAR_OUTSIDE = 0.5  # share of the picture by which a box may reach beyond it: more is no fraction of it (pixels?)
 

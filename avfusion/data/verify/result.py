@@ -10,9 +10,9 @@ import numpy as np
 
 from avfusion.clock import VIDEO_HZ
 from avfusion.data.clips import Skipped
-from avfusion.data.findings import Finding, TrackKey, plain_table
 from avfusion.data.prepared import JoinedSplit
-from avfusion.data.track_uses import Use
+from avfusion.data.verify.findings import Finding, TrackKey, plain_table
+from avfusion.data.verify.uses import Use
 from avfusion.tracks import FaceTrack
 
 

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from avfusion.clock import SAMPLE_RATE, SAMPLES_PER_VIDEO_FRAME, VIDEO_HZ
-from avfusion.data.file_checks import (
+from avfusion.data.verify.files import (
     CropContent,
     SoundContent,
     crop_content,
@@ -28,9 +28,9 @@ from avfusion.data.file_checks import (
     sound_content,
     sound_stretch,
 )
-from avfusion.data.findings import Finding
-from avfusion.data.track_uses import Use, of_files, shared
-from avfusion.data.verify_headers import Headers, cores, mapped
+from avfusion.data.verify.findings import Finding
+from avfusion.data.verify.headers import Headers, cores, mapped
+from avfusion.data.verify.uses import Use, of_files, shared
 from avfusion.errors import AvfusionError
 
 SAMPLED_FILES = 16  # at random, of either kind

@@ -23,9 +23,9 @@ from avfusion.config import DataConfig
 from avfusion.data.batching import ClipLoader, Examples, Request
 from avfusion.data.clips import Skipped
 from avfusion.data.open import open_dataset
-from avfusion.data.talknet import TalkNetDataset
-from avfusion.data.talknet_checks import check_talknet
-from avfusion.data.talknet_tables import read_loader
+from avfusion.data.talknet.checks import check_talknet
+from avfusion.data.talknet.dataset import TalkNetDataset
+from avfusion.data.talknet.tables import read_loader
 from avfusion.errors import AvfusionError, UsageError
 from avfusion.media.audio import LogMel, fit_to_frames
 from benchmarks.talknet_layout import LayoutTrack, write_layout

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from avfusion.clock import SAMPLE_RATE, SAMPLES_PER_VIDEO_FRAME
-from avfusion.data.findings import Finding, TrackKey
 from avfusion.data.prepared import JoinedSplit, TrackRow
+from avfusion.data.verify.findings import Finding, TrackKey
 from avfusion.tracks import FaceTrack
 
 AGAIN = "prepare the dataset again"

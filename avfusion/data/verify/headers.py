@@ -15,9 +15,9 @@ from typing import TypeVar
 from tqdm import tqdm
 
 from avfusion.clock import SAMPLE_RATE, SAMPLES_PER_VIDEO_FRAME, VIDEO_HZ
-from avfusion.data.file_checks import CropHeader, SoundHeader, crop_header, sound_header
-from avfusion.data.findings import Finding
-from avfusion.data.track_uses import Use, of_files
+from avfusion.data.verify.files import CropHeader, SoundHeader, crop_header, sound_header
+from avfusion.data.verify.findings import Finding
+from avfusion.data.verify.uses import Use, of_files
 
 _HEADER_THREADS = 8  # opening waits for the disk or the network more than for the processor
 _FILES_AT_A_TIME = 16

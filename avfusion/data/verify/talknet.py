@@ -1,6 +1,6 @@
 """Checks the TalkNet layout before it is trained on: tables and files, and what the pictures and sounds hold.
 
-Names of pictures and headers of sounds are compared by ``data/talknet_checks.py``. Content is read as training reads
+Names of pictures and headers of sounds are compared by ``data/talknet/checks.py``. Content is read as training reads
 it: every track, or for the fast check a stretch of a few tracks drawn at random.
 """
 
@@ -12,14 +12,10 @@ from pathlib import Path
 import numpy as np
 from tqdm import tqdm
 
-from avfusion.data.file_checks import CropContent, SoundContent, look_at_pictures, look_at_samples
-from avfusion.data.findings import Finding
 from avfusion.data.prepared import TrackRow
-from avfusion.data.talknet import TalkNetDataset
-from avfusion.data.talknet_checks import check_talknet
-from avfusion.data.track_uses import Use
-from avfusion.data.verification import Verification, summarize
-from avfusion.data.verify_content import (
+from avfusion.data.talknet.checks import check_talknet
+from avfusion.data.talknet.dataset import TalkNetDataset
+from avfusion.data.verify.content import (
     CROP_STRETCH_FRAMES,
     SAMPLED_FILES,
     Looked,
@@ -27,8 +23,12 @@ from avfusion.data.verify_content import (
     sound_findings,
     speech_levels_db,
 )
-from avfusion.data.verify_headers import Headers
-from avfusion.data.verify_tables import box_findings, leak_findings, silent_splits
+from avfusion.data.verify.files import CropContent, SoundContent, look_at_pictures, look_at_samples
+from avfusion.data.verify.findings import Finding
+from avfusion.data.verify.headers import Headers
+from avfusion.data.verify.result import Verification, summarize
+from avfusion.data.verify.tables import box_findings, leak_findings, silent_splits
+from avfusion.data.verify.uses import Use
 from avfusion.errors import AvfusionError
 
 

@@ -17,10 +17,10 @@ from tqdm import tqdm
 
 from avfusion.clock import SAMPLE_RATE
 from avfusion.data.annotations import Annotation
-from avfusion.data.file_checks import sound_header
-from avfusion.data.findings import Finding
-from avfusion.data.talknet import SAMPLES_PER_MS, TalkNetDataset, key_of, timed_pictures
-from avfusion.data.talknet_tables import LoaderRow, rate_of
+from avfusion.data.talknet.dataset import SAMPLES_PER_MS, TalkNetDataset, key_of, timed_pictures
+from avfusion.data.talknet.tables import LoaderRow, rate_of
+from avfusion.data.verify.files import sound_header
+from avfusion.data.verify.findings import Finding
 
 STAMP_ERROR_MS = 11  # names and stamps have two digits; the wav is cut at the stamp
 LONGER_MS = 200  # a wav may go on a little after the last row

@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 import soundfile
 
-from avfusion.data.file_checks import crop_content, crop_header, sound_content, sound_header
-from avfusion.data.findings import Finding
-from avfusion.data.verification import skipped_tracks
-from avfusion.data.verify import verify
+from avfusion.data.verify.files import crop_content, crop_header, sound_content, sound_header
+from avfusion.data.verify.findings import Finding
+from avfusion.data.verify.prepared import verify
+from avfusion.data.verify.result import skipped_tracks
 from avfusion.errors import AvfusionError, UsageError
 from avfusion.media.audio import write_audio
 from avfusion.media.mp4_header import read_mp4_header

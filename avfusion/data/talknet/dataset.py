@@ -34,7 +34,7 @@ from avfusion.clock import SAMPLE_RATE, SAMPLES_PER_VIDEO_FRAME
 from avfusion.data.annotations import Annotation, read_annotations
 from avfusion.data.clips import Clip, Skipped
 from avfusion.data.frame_grid import FRAME_MS, to_grid
-from avfusion.data.talknet_tables import LoaderRow, read_loader
+from avfusion.data.talknet.tables import LoaderRow, read_loader
 from avfusion.errors import AvfusionError, UsageError
 from avfusion.media.audio import num_samples_of, read_audio
 from avfusion.media.jpeg import read_pictures
