@@ -61,8 +61,12 @@ def evaluate_run(options: argparse.Namespace, overrides: list[str]) -> None:
     config, content = load_config(config_path, overrides), read_checkpoint(checkpoint)
     own = config_from_dict(content["config"], where=str(checkpoint))
     refuse_another_model(own, config)
-    if options.out is None and (options.checkpoint == "last" or reads_otherwise(own, config)):
-        raise UsageError("this is not the run's own report: give --out=FOLDER, so that the one in the run folder stays")
+    other = [f"data.{key}" for key in read_otherwise(own, config)] + ["checkpoint"] * (options.checkpoint == "last")
+    if options.out is None and other:
+        raise UsageError(
+            f"this would not be the run's own report (other {', '.join(other)}): give --out=FOLDER for it, so that the"
+            " one in the run folder stays"
+        )
 
     from avfusion.data.batching import Examples
     from avfusion.data.open import open_dataset
@@ -98,10 +102,9 @@ def refuse_another_model(own: Config, config: Config) -> None:
         )
 
 
-def reads_otherwise(own: Config, config: Config) -> bool:
-    """Whether other clips would be scored than the run's own (a dataset that was moved counts as the same)."""
-    same = ("format", "val_split", "synthetic")
-    return any(getattr(own.data, key) != getattr(config.data, key) for key in same)
+def read_otherwise(own: Config, config: Config) -> list[str]:
+    """Keys by which other clips would be scored than the run's own (a dataset that was moved counts as the same)."""
+    return [key for key in ("format", "val_split", "synthetic") if getattr(own.data, key) != getattr(config.data, key)]
 
 
 if __name__ == "__main__":

@@ -12,16 +12,15 @@ import csv
 import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from avfusion.clock import VIDEO_HZ
 from avfusion.errors import AvfusionError
+from avfusion.files import whole_text_file
 
 LABELS = ("NOT_SPEAKING", "SPEAKING_AUDIBLE", "SPEAKING_NOT_AUDIBLE")
 POSITIVE_LABEL = "SPEAKING_AUDIBLE"
@@ -120,6 +119,9 @@ class FaceTable:
         entity_id: ``(N,)`` str objects.
         line: ``(N,)`` int64 line of the file (from 1), or 0 where the row was never in a file.
         path: the file the rows came from; empty for a table made in memory.
+        texts: ``(N,)`` str objects, the texts of time and box as the file has them, joined by commas; None where they
+            were not kept. Written again as they are: the official tool finds rows by their very time, and wants boxes
+            equal within 1e-9.
     """
 
     video_id: NDArray[np.object_]
@@ -128,6 +130,7 @@ class FaceTable:
     entity_id: NDArray[np.object_]
     line: NDArray[np.int64]
     path: str = ""
+    texts: NDArray[np.object_] | None = None
 
     def __len__(self) -> int:
         return len(self.timestamp_ms)
@@ -188,7 +191,7 @@ class ScoreTable(FaceTable):
         return cls(**_columns_of_tracks(tracks), score=_joined(list(scores), np.float64))
 
 
-def read_labels(path: str | os.PathLike[str], *, more_columns: int = 0) -> LabelTable:
+def read_labels(path: str | os.PathLike[str], *, more_columns: int = 0, keep_texts: bool = False) -> LabelTable:
     """Reads an AVA-ActiveSpeaker label file.
 
     Columns ``video_id, frame_timestamp, x1, y1, x2, y2, label, entity_id``. A header line is found by its words, names
@@ -197,13 +200,14 @@ def read_labels(path: str | os.PathLike[str], *, more_columns: int = 0) -> Label
     Args:
         path: the file.
         more_columns: so many columns may follow in a file without a header; they are not looked at.
+        keep_texts: fill ``texts``.
 
     Raises:
         AvfusionError: the file cannot be read, or a row is wrong; the message names file, line and what was found.
     """
     chunks = []
     for line, columns in _chunks(path, LABEL_COLUMNS, more_columns):
-        chunk = _face_columns(path, line, columns)
+        chunk = _face_columns(path, line, columns, keep_texts)
         for index, label in enumerate(columns["label"]):
             if label not in LABELS:
                 raise _row_error(path, line[index], "label", label, f"one of {', '.join(LABELS)}")
@@ -251,8 +255,16 @@ def write_labels(path: str | os.PathLike[str], tracks: Iterable[FaceTrack]) -> N
     """
     table = LabelTable.from_tracks(tracks)
     labels = [POSITIVE_LABEL if speaking else "NOT_SPEAKING" for speaking in table.speaking.tolist()]
-    with _atomic_text_file(path) as file:
+    with whole_text_file(path) as file:
         csv.writer(file, lineterminator="\n").writerows(_text_rows(table, labels))
+
+
+def write_unlabeled(path: str | os.PathLike[str], tracks: Iterable[FaceTrack]) -> None:
+    """Writes the boxes of all frames as :func:`write_labels` does, without the label column."""
+    table = LabelTable.from_tracks(tracks)
+    with whole_text_file(path) as file:
+        rows = _text_rows(table, [""] * len(table))
+        csv.writer(file, lineterminator="\n").writerows((*row[:6], row[7]) for row in rows)
 
 
 def write_scores(path: str | os.PathLike[str], scores: ScoreTable) -> None:
@@ -261,7 +273,7 @@ def write_scores(path: str | os.PathLike[str], scores: ScoreTable) -> None:
     The label column holds SPEAKING_AUDIBLE in every row: the score is the score of that label (official tool).
     """
     labels = [POSITIVE_LABEL] * len(scores)
-    with _atomic_text_file(path) as file:
+    with whole_text_file(path) as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(SCORE_COLUMNS)
         rows = zip(_text_rows(scores, labels), scores.score.tolist(), strict=True)
@@ -357,7 +369,7 @@ def _by_name(rows: list[list[str]], position: dict[str, int]) -> dict[str, tuple
 
 
 def _face_columns(
-    path: str | os.PathLike[str], line: list[int], columns: dict[str, tuple[str, ...]]
+    path: str | os.PathLike[str], line: list[int], columns: dict[str, tuple[str, ...]], keep_texts: bool = False
 ) -> dict[str, NDArray[Any]]:
     """The columns of :class:`FaceTable`, checked."""
     for name in ("video_id", "entity_id"):
@@ -365,7 +377,9 @@ def _face_columns(
             raise _row_error(path, line[columns[name].index("")], name, "", "text")
     seconds = _numbers(path, line, "frame_timestamp", columns["frame_timestamp"], "seconds from 0", low=0.0)
     boxes = [_numbers(path, line, name, columns[name], "a fraction of the picture") for name in _BOX_COLUMNS]
-    return {
+    texts = zip(*(columns[name] for name in ("frame_timestamp", *_BOX_COLUMNS)), strict=True)
+    kept = {"texts": np.array([",".join(row) for row in texts], dtype=np.object_)} if keep_texts else {}
+    return kept | {
         "video_id": np.array([sys.intern(text) for text in columns["video_id"]], dtype=np.object_),
         "timestamp_ms": milliseconds(seconds),
         "boxes_xyxy": np.stack(boxes, axis=1).astype(np.float32),
@@ -423,7 +437,8 @@ def _column(chunks: list[dict[str, NDArray[Any]]], name: str, dtype: type[np.gen
 
 def _face_arrays(chunks: list[dict[str, NDArray[Any]]]) -> dict[str, Any]:
     boxes = _column(chunks, "boxes_xyxy", np.float32)
-    return {
+    kept = {"texts": _column(chunks, "texts", np.object_)} if chunks and "texts" in chunks[0] else {}
+    return kept | {
         "video_id": _column(chunks, "video_id", np.object_),
         "timestamp_ms": _column(chunks, "timestamp_ms", np.int64),
         "boxes_xyxy": boxes.reshape(-1, 4),
@@ -455,6 +470,10 @@ def _columns_of_tracks(tracks: list[FaceTrack]) -> dict[str, Any]:
 
 def _text_rows(table: FaceTable, labels: list[str]) -> Iterator[tuple[str, ...]]:
     """The eight AVA columns as text."""
+    if table.texts is not None:
+        for video_id, text, label, entity_id in zip(table.video_id, table.texts, labels, table.entity_id, strict=True):
+            yield (video_id, *text.split(","), label, entity_id)
+        return
     times, boxes = table.timestamp_ms.tolist(), table.boxes_xyxy.tolist()
     rows = zip(table.video_id, times, boxes, labels, table.entity_id, strict=True)
     for video_id, time_ms, (x1, y1, x2, y2), label, entity_id in rows:
@@ -464,18 +483,3 @@ def _text_rows(table: FaceTable, labels: list[str]) -> Iterator[tuple[str, ...]]
 
 def _seconds_text(time_ms: int) -> str:
     return f"{time_ms / 1000:.3f}"
-
-
-@contextmanager
-def _atomic_text_file(path: str | os.PathLike[str]) -> Iterator[TextIO]:
-    """A text file that appears whole or not at all: written beside its place, then renamed."""
-    target = Path(path)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
-    try:
-        with open(temporary, "w", encoding="utf-8", newline="") as file:
-            yield file
-        os.replace(temporary, target)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise

@@ -26,6 +26,7 @@ from typing import Any
 
 from avfusion.config import Config, RunConfig, config_from_dict, load_config, to_flat_dict
 from avfusion.errors import AvfusionError, CommandParser, UsageError, run_command, split_overrides
+from avfusion.files import whole_text_file
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 DEFAULT_CONFIG = REPOSITORY / "configs" / "synthetic.yaml"
@@ -165,9 +166,8 @@ def read_minutes(run: Run) -> float:
 
 def write_minutes(run: Run, minutes: float) -> None:
     """Notes the wall time of a training."""
-    part = run.folder / "minutes.json.part"
-    part.write_text(json.dumps({"minutes": minutes}) + "\n", encoding="utf-8")
-    part.replace(run.folder / "minutes.json")
+    with whole_text_file(run.folder / "minutes.json") as file:
+        file.write(json.dumps({"minutes": minutes}) + "\n")
 
 
 def read_json(path: Path) -> dict[str, Any]:

@@ -27,9 +27,10 @@ from avfusion.clock import SAMPLES_PER_VIDEO_FRAME
 from avfusion.data.compose import Scene, SourceClip, compose_scene, still_order, to_reference_level
 from avfusion.data.compose_plan import ClipFacts, Recipe, plan_scenes, split_names
 from avfusion.data.prepared import TrackRow
-from avfusion.data.prepared_writer import LeftOut, PreparedWriter, SceneRecord, safe_name
+from avfusion.data.prepared_writer import LeftOut, PreparedWriter, SceneRecord, crops_path, safe_name
 from avfusion.errors import AvfusionError, CommandParser, UsageError, run_command
 from avfusion.faces.crop import CROP_SCALE
+from avfusion.files import whole_file
 from avfusion.media.audio import num_samples_of, read_audio
 from data_prep.source_clips import ClipDecoder, ClipEntry, list_clips
 
@@ -208,9 +209,7 @@ def _prepare_clip(entry: ClipEntry, decoder: ClipDecoder, writer: PreparedWriter
         writer.crops(entry.split, f"{entry.clip_id}-still", decoded.crops[still])
     active = np.repeat(decoded.speaking, SAMPLES_PER_VIDEO_FRAME)
     audio = to_reference_level(decoded.audio, active) if speaks else np.zeros_like(decoded.audio)
-    store.parent.mkdir(parents=True, exist_ok=True)
-    part = store.with_suffix(".part")
-    with part.open("wb") as file:
+    with whole_file(store) as part, part.open("wb") as file:
         np.savez(
             file,
             audio=audio,
@@ -219,7 +218,6 @@ def _prepare_clip(entry: ClipEntry, decoder: ClipDecoder, writer: PreparedWriter
             still=still,
             has_sound=np.array(decoded.has_sound),
         )
-    part.replace(store)
 
 
 def _stored_clip(entry: ClipEntry, writer: PreparedWriter, store: Path) -> SourceClip | None:
@@ -243,9 +241,9 @@ def _stored_clip(entry: ClipEntry, writer: PreparedWriter, store: Path) -> Sourc
         audio=audio,
         speaking=speaking,
         boxes_xyxy=boxes,
-        crops=writer.crops_path(entry.split, entry.clip_id),
+        crops=crops_path(entry.split, entry.clip_id),
         still_frames=still,
-        still_crops=writer.crops_path(entry.split, f"{entry.clip_id}-still") if len(still) else "",
+        still_crops=crops_path(entry.split, f"{entry.clip_id}-still") if len(still) else "",
     )
 
 

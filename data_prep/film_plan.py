@@ -4,19 +4,47 @@ from __future__ import annotations
 
 import hashlib
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 
 from avfusion.clock import VIDEO_HZ
 from avfusion.data.annotations import Annotation, read_annotations
+from avfusion.data.box_rule import without_area
 from avfusion.data.frame_grid import film_on_grid
-from avfusion.errors import UsageError
+from avfusion.errors import AvfusionError, UsageError
+from avfusion.media.source import probe
 from avfusion.tracks import GridTrack
 
-VIDEO_ENDINGS = (".mp4", ".mkv", ".webm", ".avi", ".mov", ".m4v", ".ts", ".mpg", ".mpeg", ".flv", ".wmv", ".3gp")
+VIDEO_ENDINGS = tuple(
+    [
+        ".mp4",
+        ".mkv",
+        ".webm",
+        ".avi",
+        ".mov",
+        ".m4v",
+        ".ts",
+        ".m2ts",
+        ".mts",
+        ".mpg",
+        ".mpeg",
+        ".vob",
+        ".ogv",
+        ".flv",
+        ".wmv",
+        ".asf",
+        ".3gp",
+        ".3g2",
+        ".mxf",
+        ".divx",
+        ".y4m",
+    ]
+)
 # Measured on 48 real clips of six corpora, as media/write.py encodes 112 x 112: 600 to 1600 bytes a frame; sound 9 to
 # 21 kB/s.
 CROP_BYTES = 1_500  # a frame of 112 x 112
@@ -25,7 +53,7 @@ SOUND_BYTES_S = 20_000
 
 
 @dataclass(frozen=True)
-class Film:
+class AnnotatedFilm:
     """One film that the annotations name.
 
     Attributes:
@@ -64,14 +92,27 @@ class Film:
         last = max(int(annotation.timestamp_ms[-1]) for annotation in self.annotations)
         return first / 1000, last / 1000
 
+    @property
+    def num_without_area(self) -> int:
+        """Annotated boxes without area; on the grid the boxes around them take their place."""
+        return sum(int(without_area(annotation.boxes_xyxy).sum()) for annotation in self.annotations)
+
+    @cached_property
+    def duration_s(self) -> float:
+        """As the file's header tells it; of a film that is not there or tells none, what its annotation spans."""
+        told = None
+        if self.path is not None:
+            with suppress(AvfusionError, OSError):  # the extraction will say why
+                told = probe(self.path).duration_s
+        return told or self.span_s[1] + 1 / VIDEO_HZ
+
     def crop_bytes(self, crop_size: int) -> int:
         """About what its crops will take."""
         return round(self.num_frames * CROP_BYTES * (crop_size / 112) ** 2) + FILE_BYTES * len(self.tracks)
 
     def sound_bytes(self) -> int:
-        """About what its sound will take; a film that is not there lasts as long as its annotation at least."""
-        duration_s = None if self.path is None else _duration_s(self.path)
-        return round(SOUND_BYTES_S * (duration_s or self.span_s[1] + 1 / VIDEO_HZ))
+        """About what its sound will take."""
+        return round(SOUND_BYTES_S * self.duration_s)
 
 
 def parse_labels(arguments: Sequence[str]) -> dict[str, Path]:
@@ -93,7 +134,7 @@ def parse_labels(arguments: Sequence[str]) -> dict[str, Path]:
     return labels
 
 
-def plan_films(labels: Mapping[str, Path], columns: str, folder: Path | None, max_gap_s: float) -> list[Film]:
+def plan_films(labels: Mapping[str, Path], columns: str, folder: Path | None, max_gap_s: float) -> list[AnnotatedFilm]:
     """Reads all annotations and looks for their films, in order of split and id.
 
     Raises:
@@ -101,7 +142,7 @@ def plan_films(labels: Mapping[str, Path], columns: str, folder: Path | None, ma
         AvfusionError: annotations are wrong, or a film is in two splits.
     """
     found = {} if folder is None else find_films(folder)
-    films: list[Film] = []
+    films: list[AnnotatedFilm] = []
     split_of: dict[str, str] = {}
     for split in sorted(labels):
         by_film: dict[str, list[Annotation]] = defaultdict(list)
@@ -116,7 +157,7 @@ def plan_films(labels: Mapping[str, Path], columns: str, folder: Path | None, ma
             split_of[video_id] = split
             paths = found.get(video_id, [])
             path = the_film(video_id, paths) if paths else None
-            films.append(Film(split, video_id, entities, film_on_grid(entities, max_gap_s), path))
+            films.append(AnnotatedFilm(split, video_id, entities, film_on_grid(entities, max_gap_s), path))
     return films
 
 
@@ -145,12 +186,26 @@ def the_film(video_id: str, paths: Sequence[Path]) -> Path | None:
     return films[0] if films else None
 
 
-def digest(films: Sequence[Film]) -> str:
-    """Ten hex digits that change with any annotated row."""
+def name_in_other_case(folder: Path) -> dict[str, str]:
+    """Names of files that may be films, by what they have in common with names that differ in case alone."""
+    return {
+        name.casefold(): paths[0].name
+        for name, paths in find_films(folder).items()
+        if any(path.suffix.lower() in VIDEO_ENDINGS for path in paths)
+    }
+
+
+def digest_of(texts: Iterable[str]) -> str:
+    """Ten hex digits that change with any of the texts; their order means nothing."""
+    return hashlib.sha1("\n".join(sorted(texts)).encode()).hexdigest()[:10]
+
+
+def digest(films: Sequence[AnnotatedFilm]) -> str:
+    """Ten hex digits that change with any annotated row, whatever the films' splits."""
     total = hashlib.sha1()
-    for film in films:
+    for film in sorted(films, key=lambda film: film.video_id):
         for annotation in film.annotations:
-            total.update(f"{film.split}\n{annotation.video_id}\n{annotation.entity_id}\n".encode())
+            total.update(f"{annotation.video_id}\n{annotation.entity_id}\n".encode())
             total.update(annotation.timestamp_ms.tobytes() + annotation.boxes_xyxy.tobytes())
             for flags in (annotation.speaking, annotation.scored):
                 total.update(b"-" if flags is None else np.packbits(flags).tobytes())
@@ -164,14 +219,3 @@ def bytes_text(count: float) -> str:
             return f"{count:.3g} {unit}"
         count /= 1000
     return f"{count:.3g} TB"
-
-
-def _duration_s(path: Path) -> float | None:
-    """From the container's header; None where it does not say or cannot be read (the extraction will say why)."""
-    import av
-
-    try:
-        with av.open(str(path)) as container:
-            return None if container.duration is None else container.duration / av.time_base
-    except (av.FFmpegError, OSError):
-        return None

@@ -68,6 +68,12 @@ def ava_addresses(video_ids: Sequence[str], split: str, names: Sequence[str]) ->
     return [Download(v, f"{BUCKET}/{folder}/{quote(name_of[v]) if v in name_of else f'{v}.*'}") for v in video_ids]
 
 
+def names_address(split: str) -> str:
+    """Where the published list of AVA's film names is, of a split."""
+    listed = "ava_file_names_test_v2.1.txt" if split == "test" else "ava_speech_file_names_v1.txt"
+    return f"{BUCKET}/annotations/{listed}"
+
+
 def read_names(source: str) -> list[str]:
     """A list of film file names, from a file or an address.
 

@@ -20,8 +20,8 @@ from avfusion.errors import AvfusionError, UsageError
 from avfusion.faces.crop import crop_faces
 from avfusion.media.decode import read_retimed
 from data_prep.clip_tables import BOXES_FORMAT, Boxes, read_boxes, read_clip_rows, read_word_times
+from data_prep.film_plan import VIDEO_ENDINGS
 
-VIDEO_SUFFIXES = (".mp4", ".mkv", ".avi", ".mov", ".webm")
 DETECTOR_DELAY_S = 0.04  # silero-vad reports a start so much after the first word's, measured on 25 GRID clips
 
 
@@ -82,7 +82,7 @@ def list_clips(folder: Path) -> tuple[list[ClipEntry], list[str]]:
     rows = read_clip_rows(table) if table.is_file() else _found(folder)
     if not rows:
         raise UsageError(
-            f"no clips in {folder}; expected clips.csv or a folder per talker with {', '.join(VIDEO_SUFFIXES)}"
+            f"no clips in {folder}; expected clips.csv or a folder per talker with {', '.join(VIDEO_ENDINGS)}"
         )
     if not (folder / "boxes.csv").is_file():
         raise UsageError(f"no boxes.csv in {folder}: the faces' places are needed; expected {BOXES_FORMAT}")
@@ -116,7 +116,7 @@ def _found(folder: Path) -> list[dict[str, str]]:
     """A folder per talker; the split of a talker follows from the hash of the folder's name: 70/15/15."""
     rows = []
     for path in sorted(folder.glob("*/*")):
-        if path.suffix.lower() in VIDEO_SUFFIXES:
+        if path.suffix.lower() in VIDEO_ENDINGS:
             share = int(hashlib.sha1(path.parent.name.encode()).hexdigest()[:8], 16) / 0xFFFFFFFF
             split = "train" if share < 0.7 else "val" if share < 0.85 else "test"
             relative = path.relative_to(folder).as_posix()

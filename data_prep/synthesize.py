@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import shlex
 import sys
 from collections.abc import Sequence
@@ -24,6 +23,7 @@ from avfusion.data.prepared import TrackRow
 from avfusion.data.prepared_writer import PreparedWriter, SceneRecord, safe_name
 from avfusion.data.synthetic import SceneTruth, SyntheticDataset
 from avfusion.errors import CommandParser, UsageError, run_command
+from avfusion.files import whole_text_file
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -156,10 +156,8 @@ def _write_scene(
 
 
 def _write_truth(path: Path, truth: SceneTruth) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f"{path.name}.{os.getpid()}.part")
-    part.write_text(json.dumps(truth.to_json(), separators=(",", ":"), allow_nan=False) + "\n", encoding="utf-8")
-    part.replace(path)
+    with whole_text_file(path) as file:
+        file.write(json.dumps(truth.to_json(), separators=(",", ":"), allow_nan=False) + "\n")
 
 
 def _truth_row(truth: SceneTruth) -> dict[str, str | float]:

@@ -247,6 +247,7 @@ def test_eval_leaves_the_own_report_of_a_run_alone(
         (["--data.synthetic.val_scenes=20"], "give --out=FOLDER"),
         (["--model.fusion.heads=2"], "model: fixed by the checkpoint"),
         (["--data.crop_size=48"], "data.crop_size: fixed by the checkpoint"),
+        (["--data.root=elsewhere"], "add --data.format=prepared"),
         (["--split=vla"], "synthetic talkers have no split 'vla'"),
         ([f"--out={folder}/report.json"], "cannot be made"),
     ):

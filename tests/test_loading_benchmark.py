@@ -10,16 +10,16 @@ import numpy as np
 import pytest
 
 from avfusion.errors import run_command
-from benchmarks import loading
+from benchmarks import loading, picture_quality
 
 
 def test_ssim_of_equal_pictures_is_one_and_of_flat_ones_is_the_luminance_term() -> None:
     rng = np.random.default_rng(0)
     pictures = rng.integers(0, 255, (3, 40, 40), dtype=np.uint8)
-    np.testing.assert_allclose(loading.ssim(pictures, pictures), 1, atol=1e-5)
+    np.testing.assert_allclose(picture_quality.ssim(pictures, pictures), 1, atol=1e-5)
     flat = [np.full((1, 32, 32), level, np.uint8) for level in (100, 150)]
     expected = (2 * 100 * 150 + 2.55**2) / (100**2 + 150**2 + 2.55**2)  # no contrast: the other factor is 1
-    np.testing.assert_allclose(loading.ssim(*flat), expected, rtol=1e-4)
+    np.testing.assert_allclose(picture_quality.ssim(*flat), expected, rtol=1e-4)
 
 
 def test_ssim_falls_with_noise() -> None:
@@ -29,7 +29,7 @@ def test_ssim_falls_with_noise() -> None:
     values = []
     for deviation in (2, 8, 20):
         noisy = picture + deviation * rng.standard_normal(picture.shape)
-        values.append(float(loading.ssim(picture.astype(np.uint8), noisy.clip(0, 255).astype(np.uint8))[0]))
+        values.append(float(picture_quality.ssim(picture.astype(np.uint8), noisy.clip(0, 255).astype(np.uint8))[0]))
     assert 1 > values[0] > values[1] > values[2] > 0
 
 

@@ -1,7 +1,7 @@
 """The rooms of the package import only the rooms above them, and light rooms stay light.
 
-The table is the table of the design, with clock and errors as base rooms, media beside data in scoring, tracks in
-training.
+The table is the table of the design, with clock, errors, files and processes as base rooms, media beside data in
+scoring, tracks in training.
 """
 
 from __future__ import annotations
@@ -14,10 +14,12 @@ from pathlib import Path
 import avfusion
 
 PACKAGE = Path(avfusion.__file__).parent
-BASE = {"clock", "errors"}  # the clock and the error types; every room may use them
+BASE = {"clock", "errors", "files", "processes"}  # small tools; every room may use them
 ALLOWED = {
     "clock": set(),
     "errors": set(),
+    "files": set(),
+    "processes": {"errors"},
     "config": BASE,
     "tracks": BASE,
     "models": BASE | {"config"},

@@ -9,8 +9,6 @@ Figures are built without pyplot: no window system is asked for, and nothing kee
 
 from __future__ import annotations
 
-import os
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -28,6 +26,7 @@ from numpy.typing import NDArray
 from avfusion.alignment.statistics import alignment_statistics, lag_image, median_over
 from avfusion.clock import AUDIO_FRAMES_PER_VIDEO_FRAME, AUDIO_HZ, SAMPLE_RATE, VIDEO_HZ
 from avfusion.errors import UsageError
+from avfusion.files import whole_file
 from avfusion.tracks import runs_of_true
 
 if TYPE_CHECKING:
@@ -135,17 +134,8 @@ def save_figure(figure: Figure, path: Path, dpi: int = 110) -> None:
     suffix = path.suffix.lower()
     if suffix not in nothing:
         raise UsageError(f"{path}: figures are written as .png, .svg or .pdf; change the suffix")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(suffix=suffix, prefix=".partial-", dir=path.parent)
-    os.close(handle)
-    partial = Path(name)
-    try:
-        with matplotlib.rc_context({"svg.hashsalt": "avfusion"}):
-            figure.savefig(partial, dpi=dpi, metadata=nothing[suffix])
-        partial.chmod(0o644)  # mkstemp makes files that only their owner can read
-        partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)
+    with matplotlib.rc_context({"svg.hashsalt": "avfusion"}), whole_file(path) as part:
+        figure.savefig(part, dpi=dpi, format=suffix[1:], metadata=nothing[suffix])
 
 
 def _layout(num_heads: int, with_warning: bool) -> tuple[Figure, list[Axes]]:

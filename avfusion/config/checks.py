@@ -144,6 +144,11 @@ def _check_reach(model: ModelConfig) -> None:
 
 
 def _check_data(data: DataConfig) -> None:
+    if data.format == "synthetic" and data.root is not None:
+        raise ConfigError(
+            f"data.root: {data.root!r} would not be read, since data.format is synthetic; add --data.format=prepared"
+            " (or talknet), or leave data.root out"
+        )
     region = data.region
     if len(region) != 4 or not (0 <= region[0] < region[2] <= 1 and 0 <= region[1] < region[3] <= 1):
         raise ConfigError(f"data.region: expected x1, y1, x2, y2 from 0 to 1 with x1 < x2 and y1 < y2, found {region}")

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import csv
 import json
-import uuid
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,17 +22,12 @@ import numpy as np
 from numpy.typing import NDArray
 from tqdm import tqdm
 
+from avfusion.data.box_rule import EXPECTED, far_outside
 from avfusion.errors import AvfusionError
-from avfusion.tracks import (
-    POSITIVE_LABEL,
-    FaceTable,
-    milliseconds,
-    read_labels,
-    read_unlabeled,
-)
+from avfusion.files import whole_text_file
+from avfusion.tracks import POSITIVE_LABEL, FaceTable, milliseconds, read_labels, read_unlabeled
 
 COLUMNS = ("ava", "unitalk", "wasd", "asw", "boxes")
-FARTHEST = 3.0  # of a box's corner, in pictures: faces reach over the border, but pixel coordinates are no fractions
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,9 +38,10 @@ class Annotation:
         video_id: the film.
         entity_id: the face track's name in the corpus.
         timestamp_ms: ``(N,)`` int64 ascending, time in the film.
-        boxes_xyxy: ``(N, 4)`` float32 fractions of the picture; they may reach beyond it.
+        boxes_xyxy: ``(N, 4)`` float32 fractions of the picture; they may reach beyond it, some may have no area.
         speaking: ``(N,)`` bool, or None where nobody labeled the entity.
         scored: ``(N,)`` bool, False where the corpus leaves the row out of its score; None: every row counts.
+        texts: ``(N,)`` str objects, time and box as the corpus wrote them (:class:`~avfusion.tracks.FaceTable`).
     """
 
     video_id: str
@@ -55,6 +50,7 @@ class Annotation:
     boxes_xyxy: NDArray[np.float32]
     speaking: NDArray[np.bool_] | None
     scored: NDArray[np.bool_] | None = None
+    texts: NDArray[np.object_] | None = None
 
 
 def read_annotations(path: str | Path, columns: str = "ava") -> list[Annotation]:
@@ -68,7 +64,8 @@ def read_annotations(path: str | Path, columns: str = "ava") -> list[Annotation]
         Every entity, films and entities in order of their ids.
 
     Raises:
-        AvfusionError: nothing to read, a file or row that is wrong, or a row that is there twice.
+        AvfusionError: no row at all, a file or row that is wrong, or a row that is there twice. A file without rows is
+            fine beside others.
     """
     if columns not in COLUMNS:
         raise ValueError(f"columns {columns!r}, expected one of {', '.join(COLUMNS)}")
@@ -81,32 +78,38 @@ def read_annotations(path: str | Path, columns: str = "ava") -> list[Annotation]
     read = _READERS[columns]
     bar = tqdm(files, desc="annotations", unit="file", leave=False, disable=None if len(files) > 1 else True)
     tables = [(file, *read(file)) for file in bar]
+    if not any(len(table) for _, table, _, _ in tables):
+        found = "the file holds" if len(files) == 1 else f"its {len(files)} {ending} files hold"
+        raise AvfusionError(f"{path}: {found} no row (a header at most), expected annotated faces")
     return _by_entity(tables)
 
 
 def write_source_labels(path: Path, annotations: Iterable[Annotation]) -> int:
-    """Writes the rows that count, at their own stamps, in AVA's columns without a header; atomic.
+    """Writes the rows that count, in AVA's columns without a header, times and boxes as they were written; atomic.
 
     Returns:
         The number of rows.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f"{path.name}.{uuid.uuid4().hex[:12]}.part")  # shards on other machines may write it too
     count = 0
-    with part.open("w", encoding="utf-8", newline="") as file:
+    with whole_text_file(path) as file:  # shards on other machines may write it too
         writer = csv.writer(file, lineterminator="\n")
         for annotation in annotations:
             if annotation.speaking is None:
                 raise ValueError(f"{annotation.entity_id!r} has no labels")
             kept = np.ones(len(annotation.speaking), dtype=np.bool_) if annotation.scored is None else annotation.scored
-            times, boxes = annotation.timestamp_ms[kept].tolist(), annotation.boxes_xyxy[kept].tolist()
-            for time_ms, box, speaking in zip(times, boxes, annotation.speaking[kept].tolist(), strict=True):
-                stamp, label = f"{time_ms / 1000:.3f}", POSITIVE_LABEL if speaking else "NOT_SPEAKING"
-                box_text = (f"{value:.6f}" for value in box)
-                writer.writerow([annotation.video_id, stamp, *box_text, label, annotation.entity_id])
+            texts = annotation.texts if annotation.texts is not None else _texts_of(annotation)
+            for text, speaking in zip(texts[kept].tolist(), annotation.speaking[kept].tolist(), strict=True):
+                label = POSITIVE_LABEL if speaking else "NOT_SPEAKING"
+                writer.writerow([annotation.video_id, *text.split(","), label, annotation.entity_id])
                 count += 1
-    part.replace(path)
     return count
+
+
+def _texts_of(annotation: Annotation) -> NDArray[np.object_]:
+    """Times and boxes as text where they came from no file."""
+    rows = zip(annotation.timestamp_ms.tolist(), annotation.boxes_xyxy.tolist(), strict=True)
+    texts = [",".join([f"{time_ms / 1000:.3f}", *(f"{value:.6f}" for value in box)]) for time_ms, box in rows]
+    return np.array(texts, dtype=np.object_)
 
 
 def _files(path: Path, ending: str) -> list[Path]:
@@ -124,12 +127,12 @@ _Table = tuple[FaceTable, NDArray[np.bool_] | None, NDArray[np.bool_] | None]  #
 
 
 def _read_ava(file: Path) -> _Table:
-    table = read_labels(file)
+    table = read_labels(file, keep_texts=True)
     return table, table.speaking, None
 
 
 def _read_ten_columns(file: Path) -> _Table:
-    table = read_labels(file, more_columns=2)
+    table = read_labels(file, more_columns=2, keep_texts=True)
     return table, table.speaking, None
 
 
@@ -163,6 +166,9 @@ def _read_asw(file: Path) -> _Table:
         entity_id=np.array(entities, dtype=np.object_),
         line=np.zeros(len(times), dtype=np.int64),
         path=str(file),
+        texts=np.array(
+            [",".join(map(repr, [time_s, *box])) for time_s, box in zip(times, boxes, strict=True)], dtype=np.object_
+        ),
     )
     return table, np.array(speaking, dtype=np.bool_), np.array(scored, dtype=np.bool_)
 
@@ -195,7 +201,13 @@ def _by_entity(tables: Sequence[tuple[Path, FaceTable, Any, Any]]) -> list[Annot
     """Groups the rows of all files by film and entity and puts them in order of time."""
     found: dict[tuple[str, str], Annotation] = {}
     for path, table, speaking, scored in tables:
-        _check_boxes(path, table)
+        far = far_outside(table.boxes_xyxy)
+        if far.any():
+            row = int(far.argmax())
+            raise AvfusionError(
+                f"{path}: the box of {table.row_name(row)} is {table.boxes_xyxy[row].tolist()} ({int(far.sum())} such "
+                f"rows), expected {EXPECTED}"
+            )
         numbers: dict[tuple[str, str], int] = {}
         keys = zip(table.video_id, table.entity_id, strict=True)
         entity = np.fromiter((numbers.setdefault(key, len(numbers)) for key in keys), np.int64, count=len(table))
@@ -207,7 +219,8 @@ def _by_entity(tables: Sequence[tuple[Path, FaceTable, Any, Any]]) -> list[Annot
                 "one row for each face and time: remove them"
             )
         ends = np.searchsorted(entity[order], np.arange(len(numbers)), side="right")
-        for (video_id, entity_id), end, start in zip(numbers, ends, np.append(0, ends[:-1]), strict=True):
+        starts = np.searchsorted(entity[order], np.arange(len(numbers)), side="left")
+        for (video_id, entity_id), end, start in zip(numbers, ends, starts, strict=True):
             if (video_id, entity_id) in found:
                 raise AvfusionError(
                     f"{path}: entity {entity_id!r} of {video_id!r} is in an earlier file too, expected all rows of an "
@@ -221,19 +234,6 @@ def _by_entity(tables: Sequence[tuple[Path, FaceTable, Any, Any]]) -> list[Annot
                 boxes_xyxy=table.boxes_xyxy[rows],
                 speaking=None if speaking is None else speaking[rows],
                 scored=None if scored is None else scored[rows],
+                texts=None if table.texts is None else table.texts[rows],
             )
     return [found[key] for key in sorted(found)]
-
-
-def _check_boxes(path: Path, table: FaceTable) -> None:
-    boxes = table.boxes_xyxy
-    for wrong, expected in (
-        (np.abs(boxes).max(axis=1, initial=0) > FARTHEST, "fractions of the picture (0..1), not pixels"),
-        ((boxes[:, 2:] <= boxes[:, :2]).any(axis=1), "x1 < x2 and y1 < y2"),
-    ):
-        if wrong.any():
-            row = int(wrong.argmax())
-            raise AvfusionError(
-                f"{path}: the box of {table.row_name(row)} is {boxes[row].tolist()} ({int(wrong.sum())} such rows), "
-                f"expected {expected}"
-            )

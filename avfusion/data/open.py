@@ -17,7 +17,12 @@ def open_dataset(data: DataConfig, split: str, kept: Mapping[str, Skipped] | Non
 
 
 def open_splits(
-    data: DataConfig, splits: Sequence[str], *, training: bool = False, kept: Mapping[str, Skipped] | None = None
+    data: DataConfig,
+    splits: Sequence[str],
+    *,
+    training: bool = False,
+    kept: Mapping[str, Skipped] | None = None,
+    skip_option: str = "--data.allow_missing=true",
 ) -> list[ClipDataset]:
     """Opens splits and checks that what they name is there and can be used.
 
@@ -30,6 +35,7 @@ def open_splits(
         splits: ``train``, ``val``, ``test``.
         training: refuse tracks without labels.
         kept: by split, what an earlier check of the run left out.
+        skip_option: what the command that asks calls ``data.allow_missing``, for messages.
 
     Returns:
         A dataset for each split. Its ``skipped`` says what was left out.
@@ -42,7 +48,7 @@ def open_splits(
         return [_synthetic(data, split) for split in splits]
     if data.root is None:
         raise UsageError(_NO_ROOT[data.format])
-    return _checked(data, data.root, splits, training, kept or {})
+    return _checked(data, data.root, splits, training, kept or {}, skip_option)
 
 
 _NO_ROOT = {
@@ -58,7 +64,12 @@ _NO_ROOT = {
 
 
 def _checked(
-    data: DataConfig, root: str, splits: Sequence[str], training: bool, kept: Mapping[str, Skipped]
+    data: DataConfig,
+    root: str,
+    splits: Sequence[str],
+    training: bool,
+    kept: Mapping[str, Skipped],
+    skip_option: str,
 ) -> list[ClipDataset]:
     from avfusion.data.prepared import PreparedDataset
     from avfusion.data.talknet.dataset import TalkNetDataset
@@ -69,7 +80,7 @@ def _checked(
     known = data.allow_missing and all(split in kept for split in splits)
     fast = known or not data.allow_missing
     if data.allow_missing and not fast:
-        print(f"data.allow_missing: every file of {', '.join(dict.fromkeys(splits))} is decoded once", file=sys.stderr)
+        print(f"{skip_option}: every file of {', '.join(dict.fromkeys(splits))} is decoded once", file=sys.stderr)
     if data.format == "prepared":
         verification = verify(root, splits, fast=fast, unlisted=False)
     else:
@@ -80,7 +91,7 @@ def _checked(
         format_option = "" if data.format == "prepared" else f" --format {data.format}"
         hint = f"python -m data_prep.verify {root}{format_option} shows every case"
         if any(fault.tracks for fault in stopping):
-            hint += "; --data.allow_missing=true leaves such tracks out"
+            hint += f"; {skip_option} leaves such tracks out"
         raise AvfusionError(f"{root}: {'; '.join(fault.as_line() for fault in stopping)}. {hint}")
     for note in verification.notes:
         print(f"note: {note.as_line()}", file=sys.stderr)

@@ -4,7 +4,8 @@
     <root>/tracks.csv            one row per face track: its ids, times and files (columns of ``TrackRow``)
     <root>/crops/..mp4           (T, H, W) grey crops at 25 fps; several tracks may share a file
     <root>/audio/..flac          16 kHz mono sound of a whole scene from video time 0; tracks of a scene share it
-    <root>/labels/<split>.csv    the AVA-ActiveSpeaker columns without a header (unlabelled tracks: boxes alone)
+    <root>/labels/<split>.csv    the AVA-ActiveSpeaker columns without a header
+    <root>/boxes/<split>.csv     the same without the label, of tracks that nobody labelled
     <root>/source_labels/..csv   optional: the rows as a corpus annotated them, at its own stamps; scored too
 
 Frame ``i`` of a track owns the sound samples ``start_s * 16000 + 640 i .. + 640``.
@@ -16,7 +17,7 @@ from __future__ import annotations
 import csv
 import json
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,7 +30,7 @@ from avfusion.data.clips import Clip, Skipped
 from avfusion.errors import AvfusionError, UsageError
 from avfusion.media.audio import fit_to_frames, num_samples_of, read_audio
 from avfusion.media.crops import read_crops
-from avfusion.tracks import FaceTrack, LabelTable, milliseconds, read_labels
+from avfusion.tracks import FaceTable, FaceTrack, LabelTable, milliseconds, read_labels, read_unlabeled
 
 FORMAT_VERSION = 1
 TRACK_COLUMNS = ("split", "video_id", "entity_id", "start_s", "num_frames", "crops", "audio")
@@ -86,13 +87,11 @@ class JoinedSplit:
         rows: its rows of ``tracks.csv``.
         tracks: for each row the track with labels and boxes; None where a fault forbids it.
         faults: what contradicts; empty where all is well.
-        labels: the label file.
     """
 
     rows: Sequence[TrackRow]
     tracks: Sequence[FaceTrack | None]
     faults: Sequence[TableFault]
-    labels: LabelTable
 
 
 class PreparedDataset:
@@ -113,7 +112,9 @@ class PreparedDataset:
     ) -> None:
         self.root = Path(root)
         self.split = split
-        self.name = read_info(self.root)["name"]
+        info = read_info(self.root)
+        self.name = info["name"]
+        self.left_out: Mapping[str, Any] = info.get("left_out", {})  # by the preparation: what, {"of", "names"}
         self.skipped = skipped or Skipped()
         joined = joined or read_split(self.root, split)
         for fault in joined.faults:
@@ -258,43 +259,64 @@ def read_split(root: Path, split: str, all_rows: Sequence[TrackRow] | None = Non
     rows = [row for row in all_rows if row.split == split]
     if not rows:
         known = ", ".join(sorted({row.split for row in all_rows})) or "none"
-        raise UsageError(f"{root} has no split {split!r}; its tracks.csv names: {known}")
-    labels = read_labels(root / "labels" / f"{split}.csv")
-    indices_of: dict[tuple[str, str], list[int]] = defaultdict(list)
-    for index, key in enumerate(zip(labels.video_id, labels.entity_id, strict=True)):
-        indices_of[key].append(index)
+        raise UsageError(
+            f"{root} has no split {split!r}; its tracks.csv names: {known}. Name one of them (--data.train_split, "
+            "--data.val_split), or prepare the split: data_prep.own_videos makes train and val by --val-share 0.2"
+        )
+    labels, boxes = root / "labels" / f"{split}.csv", root / "boxes" / f"{split}.csv"
+    of_labels = _RowsOf(read_labels(labels)) if any(row.labelled for row in rows) or not boxes.is_file() else None
+    of_boxes = _RowsOf(read_unlabeled(boxes)) if boxes.is_file() else None
     listed = Counter(row.key for row in rows)
     faults = [
         TableFault("listed_twice", key, f"tracks.csv lists track {key[1]!r} of {key[0]!r} twice; expected it once")
         for key, count in listed.items()
         if count > 1
     ]
-    unknown = sorted(indices_of.keys() - listed.keys())
-    for key in unknown:
-        found = f"{len(unknown)} of {len(indices_of)} labeled tracks are not in tracks.csv"
-        first = labels.row_name(indices_of[key][0])
-        faults.append(TableFault("not_listed", key, f"{labels.path}: {found}, first: {first}"))
-    joined = [_joined_track(row, labels, indices_of.get(row.key, []), listed[row.key]) for row in rows]
+    for some in (of_labels, of_boxes):
+        if some is None:
+            continue
+        unknown = sorted(some.indices_of.keys() - listed.keys())
+        for key in unknown:
+            found = f"{len(unknown)} of {len(some.indices_of)} tracks are not in tracks.csv"
+            first = some.table.row_name(some.indices_of[key][0])
+            faults.append(TableFault("not_listed", key, f"{some.table.path}: {found}, first: {first}"))
+    joined: list[FaceTrack | TableFault] = []
+    for row in rows:
+        where = of_labels if row.labelled else of_boxes or of_labels
+        assert where is not None
+        joined.append(_joined_track(row, where.table, where.indices_of.get(row.key, []), listed[row.key]))
     faults += [fault for fault in joined if isinstance(fault, TableFault) and fault.kind != "listed_twice"]
     tracks = [track if isinstance(track, FaceTrack) else None for track in joined]
-    return JoinedSplit(rows, tracks, faults, labels)
+    return JoinedSplit(rows, tracks, faults)
 
 
-def _joined_track(row: TrackRow, labels: LabelTable, indices: list[int], times_listed: int) -> FaceTrack | TableFault:
-    """Puts the label rows of one track in order of time and looks whether they are its frames."""
+class _RowsOf:
+    """A table, and for each of its tracks the indices of its rows."""
+
+    def __init__(self, table: FaceTable) -> None:
+        self.table = table
+        self.indices_of: dict[tuple[str, str], list[int]] = defaultdict(list)
+        for index, key in enumerate(zip(table.video_id, table.entity_id, strict=True)):
+            self.indices_of[key].append(index)
+
+
+def _joined_track(row: TrackRow, table: FaceTable, indices: list[int], times_listed: int) -> FaceTrack | TableFault:
+    """Puts the rows of one track in order of time and looks whether they are its frames."""
     if times_listed > 1:
         return TableFault("listed_twice", row.key, "")
     if len(indices) != row.num_frames:
         found = f"{len(indices)} rows for track {row.entity_id!r} of {row.video_id!r}"
-        return TableFault("row_count", row.key, f"{labels.path} has {found}, tracks.csv says {row.num_frames}")
-    chosen = np.array(indices)[np.argsort(labels.timestamp_ms[indices], kind="stable")]
-    speaking = labels.speaking[chosen]
+        return TableFault("row_count", row.key, f"{table.path} has {found}, tracks.csv says {row.num_frames}")
+    chosen = np.array(indices)[np.argsort(table.timestamp_ms[indices], kind="stable")]
+    speaking = np.zeros(len(chosen), dtype=np.bool_)
+    if row.labelled and isinstance(table, LabelTable):
+        speaking = table.speaking[chosen]
     track = FaceTrack(
         video_id=row.video_id,
         entity_id=row.entity_id,
         start_s=row.start_s,
-        speaking=speaking if row.labelled else np.zeros_like(speaking),
-        boxes_xyxy=labels.boxes_xyxy[chosen],
+        speaking=speaking,
+        boxes_xyxy=table.boxes_xyxy[chosen],
         audio_id=row.audio,
         role=row.role,
         source=row.source,
@@ -302,9 +324,9 @@ def _joined_track(row: TrackRow, labels: LabelTable, indices: list[int], times_l
         lag_ms=row.lag_ms,
         labelled=row.labelled,
     )
-    error_ms = np.abs(labels.timestamp_ms[chosen] - milliseconds(track.timestamps_s))
+    error_ms = np.abs(table.timestamp_ms[chosen] - milliseconds(track.timestamps_s))
     if error_ms.max() >= 500 / VIDEO_HZ:  # half a frame: AVA rounds its times to 10 ms
-        wrong = labels.row_name(int(chosen[error_ms.argmax()]))
+        wrong = table.row_name(int(chosen[error_ms.argmax()]))
         expected = f"expected rows at {row.start_s} s + i / {VIDEO_HZ}"
-        return TableFault("stamps", row.key, f"{labels.path}: {wrong} is no frame of its track; {expected}")
+        return TableFault("stamps", row.key, f"{table.path}: {wrong} is no frame of its track; {expected}")
     return track

@@ -2,10 +2,12 @@
 
 Media files appear whole or not at all. Every finished scene becomes one line of ``journal.jsonl`` after its files are
 on disk; a torn last line is dropped. The tables are written from the journal at the end, ``dataset.json`` last: a
-folder without it is unfinished. A run with other settings than those the folder was begun with is refused.
+folder without it, or with other scenes in its journals than it tells, is unfinished. A run with other settings than
+those the folder was begun with is refused.
 
 Several runs may fill one folder at the same time when each keeps a journal of its own (``journal-1-of-4.jsonl``): a run
-knows what stands in the others' journals when it begins, and whoever finishes writes the tables from all of them.
+knows what stands in the others' journals when it begins, and whoever finishes writes the tables from all of them
+(``data/journal.py``).
 """
 
 from __future__ import annotations
@@ -13,9 +15,8 @@ from __future__ import annotations
 import csv
 import hashlib
 import json
-import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -24,11 +25,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from avfusion.clock import SAMPLE_RATE, VIDEO_HZ
+from avfusion.data.journal import Journal
 from avfusion.data.prepared import EXTRA_COLUMNS, FORMAT_VERSION, TRACK_COLUMNS, UNLABELLED, TrackRow
-from avfusion.errors import UsageError
+from avfusion.errors import AvfusionError
+from avfusion.files import whole_text_file
 from avfusion.media.audio import write_audio
 from avfusion.media.write import write_crops
-from avfusion.tracks import FaceTrack, write_labels
+from avfusion.tracks import FaceTrack, write_labels, write_unlabeled
 
 
 @dataclass(frozen=True)
@@ -40,12 +43,14 @@ class SceneRecord:
         speaking: for each row ``(T,)`` bool.
         boxes_xyxy: for each row ``(T, 4)`` fractions of the picture.
         truth: columns for ``truth/<split>.csv``; may be empty.
+        notes: what was odd about its source and was put up with, a line each; kept in ``dataset.json``.
     """
 
     rows: Sequence[TrackRow]
     speaking: Sequence[NDArray[np.bool_]]
     boxes_xyxy: Sequence[NDArray[np.float32]]
     truth: Mapping[str, str | float]
+    notes: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
@@ -68,7 +73,8 @@ class PreparedWriter:
         journal: name of this run's journal, ``journal*.jsonl``.
 
     Raises:
-        UsageError: the folder belongs to another dataset or to other settings.
+        UsageError: the folder belongs to another dataset or to other settings, or another run writes this journal.
+        AvfusionError: a journal is damaged.
     """
 
     def __init__(
@@ -83,49 +89,20 @@ class PreparedWriter:
         self.root = Path(root)
         self._info = {"format_version": FORMAT_VERSION, "name": name, "command": command, "fps": VIDEO_HZ}
         self._info |= {"crop_size": crop_size, "sample_rate": SAMPLE_RATE, "settings": dict(settings or {})}
-        self._journal = self.root / journal
+        self._journal = Journal(self.root / journal, dict(settings or {}))
         self.scenes: dict[str, SceneRecord] = {}
-        self._begin()
+        for path, number, line in self._journal.lines():
+            scene_id, record = _from_json(line, path, number)
+            self.scenes[scene_id] = record
 
     @property
     def is_finished(self) -> bool:
-        """Whether ``dataset.json`` has been written."""
-        return (self.root / "dataset.json").is_file()
-
-    def _begin(self) -> None:
-        """Takes up what an earlier run left, or starts the journal."""
-        head = json.dumps({"settings": self._info["settings"]}, sort_keys=True)
-        journals = _journals(self.root)
-        if self._journal in journals:
-            self._rewrite_journal(self._whole_lines(self._journal, head))
-        elif not journals and self.root.is_dir() and any(path.suffix != ".part" for path in self.root.iterdir()):
-            raise UsageError(f"{self.root} holds files that are no dataset of this command; choose an empty folder")
-        for journal in journals:
-            for line in self._whole_lines(journal, head)[1:]:
-                scene_id, record = _from_json(line.decode())
-                self.scenes[scene_id] = record
-        if self._journal in journals:
-            return
+        """Whether the tables have been written, and from the scenes that the journals hold."""
         try:
-            self.root.mkdir(parents=True, exist_ok=True)
-            self._rewrite_journal([head.encode()])
-        except OSError as error:
-            raise UsageError(f"{self.root}: cannot be written to ({error.strerror}); give another folder") from error
-
-    def _whole_lines(self, journal: Path, head: str) -> list[bytes]:
-        """The lines of a journal without what follows the last line end, which a kill cut short."""
-        lines = journal.read_bytes().split(b"\n")
-        if lines[0].decode() != head:
-            raise UsageError(
-                f"{self.root} was begun with other settings ({lines[0].decode()[:200]}); "
-                "choose another folder, repeat those settings, or remove the folder"
-            )
-        return lines[:-1]
-
-    def _rewrite_journal(self, lines: Sequence[bytes]) -> None:
-        part = self._journal.with_suffix(".part")
-        part.write_bytes(b"".join(line + b"\n" for line in lines))
-        part.replace(self._journal)
+            info = json.loads((self.root / "dataset.json").read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return False
+        return isinstance(info, dict) and info.get("scenes") == _digest(self.scenes)
 
     def crops(self, split: str, crops_id: str, frames: NDArray[np.uint8]) -> str:
         """Writes crops unless they are there already.
@@ -138,32 +115,23 @@ class PreparedWriter:
         Returns:
             The path relative to the root.
         """
-        path = self.crops_path(split, crops_id)
+        path = crops_path(split, crops_id)
         if not (self.root / path).is_file():
             write_crops(self.root / path, frames)
         return path
 
     def audio(self, split: str, audio_id: str, audio: NDArray[np.float32]) -> str:
         """Writes the sound of a whole scene unless it is there already; returns its path relative to the root."""
-        path = self.audio_path(split, audio_id)
+        path = audio_path(split, audio_id)
         if not (self.root / path).is_file():
             write_audio(self.root / path, audio)
         return path
-
-    def crops_path(self, split: str, crops_id: str) -> str:
-        """Where crops of that id lie, relative to the root."""
-        return crops_path(split, crops_id)
-
-    def audio_path(self, split: str, audio_id: str) -> str:
-        """Where sound of that id lies, relative to the root."""
-        return audio_path(split, audio_id)
 
     def add_scene(self, scene_id: str, record: SceneRecord) -> None:
         """Records a scene whose files are on disk. A scene recorded twice counts once."""
         if scene_id in self.scenes:
             return
-        with self._journal.open("a", encoding="utf-8") as file:
-            file.write(_to_json(scene_id, record) + "\n")
+        self._journal.append(_to_json(scene_id, record).encode() + b"\n")
         self.scenes[scene_id] = record
 
     def finish(self, left_out: Mapping[str, LeftOut] | None = None) -> None:
@@ -180,30 +148,27 @@ class PreparedWriter:
         counts = {}
         for split in sorted({row.split for row in rows}):
             tracks = [track for record in records for track in _tracks(record, split)]
-            write_labels(self.root / "labels" / f"{split}.csv", tracks)
+            for folder, write, some in (
+                ("labels", write_labels, [track for track in tracks if track.labelled]),
+                ("boxes", write_unlabeled, [track for track in tracks if not track.labelled]),
+            ):
+                if some:
+                    write(self.root / folder / f"{split}.csv", some)
             frames, speaking = (sum(int(f(t)) for t in tracks) for f in (_num_frames, _num_speaking))
             counts[split] = {"tracks": len(tracks), "frames": frames, "speaking_frames": speaking}
             truth = [dict(record.truth) for record in records if record.truth and record.rows[0].split == split]
             if truth:
                 _write_csv(self.root / "truth" / f"{split}.csv", list(truth[0]), truth)
-        part = self.root / f"dataset.json.{os.getpid()}.part"
         told = {what: {"of": some.total, "names": list(some.names)} for what, some in (left_out or {}).items()}
-        info = {**self._info, "counts": counts, **({"left_out": told} if told else {})}
-        part.write_text(json.dumps(info, indent=2) + "\n", encoding="utf-8")
-        part.replace(self.root / "dataset.json")
-
-
-def begun_settings(root: Path) -> dict[str, Any]:
-    """The settings that a folder was begun with.
-
-    Raises:
-        UsageError: nothing was begun there.
-    """
-    for journal in _journals(root):
-        with journal.open(encoding="utf-8") as file:
-            settings: dict[str, Any] = json.loads(file.readline())["settings"]
-        return settings
-    raise UsageError(f"{root}: no dataset was begun there (no journal*.jsonl); check the path")
+        notes = {scene_id: list(record.notes) for scene_id, record in sorted(self.scenes.items()) if record.notes}
+        info = {**self._info, "scenes": _digest(self.scenes), "counts": counts}
+        info |= {"left_out": told} if told else {}
+        info |= (
+            {"notes": {scene_id: lines for scene_id, lines in notes.items() if lines}} if any(notes.values()) else {}
+        )
+        self._journal.remove_parts()
+        with whole_text_file(self.root / "dataset.json") as file:
+            file.write(json.dumps(info, indent=2) + "\n")
 
 
 def crops_path(split: str, crops_id: str) -> str:
@@ -234,8 +199,9 @@ def safe_name(text: str) -> str:
     return f"{plain}-{hashlib.sha1(text.encode()).hexdigest()[:10]}"
 
 
-def _journals(root: Path) -> list[Path]:
-    return sorted(root.glob("journal*.jsonl"))
+def _digest(scene_ids: Iterable[str]) -> str:
+    """Ten hex digits that change with any scene added or missing."""
+    return hashlib.sha1(json.dumps(sorted(scene_ids)).encode()).hexdigest()[:10]
 
 
 def _cells(row: TrackRow) -> dict[str, Any]:
@@ -252,20 +218,17 @@ def _num_speaking(track: FaceTrack) -> int:
 
 def _tracks(record: SceneRecord, split: str) -> list[FaceTrack]:
     return [
-        FaceTrack(row.video_id, row.entity_id, row.start_s, speaking, boxes, audio_id=row.audio)
+        FaceTrack(row.video_id, row.entity_id, row.start_s, speaking, boxes, row.audio, labelled=row.labelled)
         for row, speaking, boxes in zip(record.rows, record.speaking, record.boxes_xyxy, strict=True)
         if row.split == split
     ]
 
 
 def _write_csv(path: Path, header: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f"{path.name}.{os.getpid()}.part")
-    with part.open("w", encoding="utf-8", newline="") as file:
+    with whole_text_file(path) as file:
         writer = csv.DictWriter(file, header, lineterminator="\n")
         writer.writeheader()
         writer.writerows(rows)
-    part.replace(path)
 
 
 def _to_json(scene_id: str, record: SceneRecord) -> str:
@@ -276,16 +239,24 @@ def _to_json(scene_id: str, record: SceneRecord) -> str:
             "speaking": ["".join("01"[int(value)] for value in speaking) for speaking in record.speaking],
             "boxes": [np.round(boxes.astype(np.float64), 6).tolist() for boxes in record.boxes_xyxy],
             "truth": dict(record.truth),
+            "notes": list(record.notes),
         }
     )
 
 
-def _from_json(line: str) -> tuple[str, SceneRecord]:
-    content = json.loads(line)
+def _from_json(line: bytes, journal: Path, number: int) -> tuple[str, SceneRecord]:
     names = {field.name for field in fields(TrackRow)}
-    return content["scene"], SceneRecord(
-        rows=[TrackRow(**{key: value for key, value in row.items() if key in names}) for row in content["rows"]],
-        speaking=[np.array([bit == "1" for bit in bits], dtype=np.bool_) for bits in content["speaking"]],
-        boxes_xyxy=[np.array(boxes, dtype=np.float32) for boxes in content["boxes"]],
-        truth=content["truth"],
-    )
+    try:
+        content = json.loads(line)
+        return content["scene"], SceneRecord(
+            rows=[TrackRow(**{key: value for key, value in row.items() if key in names}) for row in content["rows"]],
+            speaking=[np.array([bit == "1" for bit in bits], dtype=np.bool_) for bits in content["speaking"]],
+            boxes_xyxy=[np.array(boxes, dtype=np.float32) for boxes in content["boxes"]],
+            truth=content["truth"],
+            notes=content.get("notes", ()),
+        )
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise AvfusionError(
+            f"{journal}, line {number}: {line[:80]!r} .. is no whole scene ({type(error).__name__}); remove this line "
+            "and run the same command again: its scene is made anew, its files that are whole are kept"
+        ) from error

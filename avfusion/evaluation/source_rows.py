@@ -46,6 +46,7 @@ def score_source_rows(source: LabelTable, scores: ScoreTable, partial: bool = Fa
     columns = {
         name: getattr(source, name)[kept] for name in ("video_id", "timestamp_ms", "boxes_xyxy", "entity_id", "line")
     }
+    columns["texts"] = None if source.texts is None else source.texts[kept]
     return (
         LabelTable(**columns, path=source.path, speaking=source.speaking[kept]),
         ScoreTable(**columns, score=scores.score[frame[kept]]),

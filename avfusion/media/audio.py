@@ -22,6 +22,7 @@ from torch import Tensor, nn
 
 from avfusion.clock import SAMPLE_RATE, SAMPLES_PER_AUDIO_FRAME, SAMPLES_PER_VIDEO_FRAME
 from avfusion.errors import AvfusionError
+from avfusion.media.written import telling_why
 
 FFT_SIZE = 400  # 25 ms
 LOG_FLOOR = 1e-6  # about the power of rounding noise of 16-bit sound; keeps digital silence finite
@@ -180,6 +181,7 @@ def write_audio(path: str | Path, audio: NDArray[np.float32]) -> None:
 
     Raises:
         ValueError: the sound is not one-dimensional or not finite.
+        OSError: the file cannot be written, as on a full disk.
     """
     write_audio_blocks(path, [audio])
 
@@ -196,6 +198,7 @@ def write_audio_blocks(path: str | Path, blocks: Iterable[NDArray[np.float32]]) 
 
     Raises:
         ValueError: a block is not one-dimensional or not finite.
+        OSError: the file cannot be written, as on a full disk.
     """
     import soundfile
 
@@ -204,7 +207,10 @@ def write_audio_blocks(path: str | Path, blocks: Iterable[NDArray[np.float32]]) 
     part = path.with_name(f"{path.name}.{os.getpid()}.part")
     num_samples = 0
     try:
-        with soundfile.SoundFile(part, "w", SAMPLE_RATE, channels=1, format="FLAC", subtype="PCM_16") as file:
+        with (
+            telling_why(path),
+            soundfile.SoundFile(part, "w", SAMPLE_RATE, channels=1, format="FLAC", subtype="PCM_16") as file,
+        ):
             for audio in blocks:
                 if audio.ndim != 1 or not np.isfinite(audio).all():
                     raise ValueError(

@@ -27,6 +27,10 @@ def open_source(path: Path) -> Any:
     try:
         return _open(path)
     except (av.FFmpegError, OSError, ValueError) as error:
+        if _is_text(path):
+            raise AvfusionError(
+                f"{path} cannot be opened as video or sound: no media file (its first bytes are text)"
+            ) from error
         reason = _reason(path) or getattr(error, "strerror", None) or str(error)
         raise AvfusionError(
             f"{path} cannot be opened as video or sound ({reason}); expected a whole media file"
@@ -55,6 +59,18 @@ def _reason(path: Path) -> str:
     return told[-1].splitlines()[0][:120] if told else ""
 
 
+def _is_text(path: Path) -> bool:
+    with path.open("rb") as file:
+        first = file.read(512)
+    try:
+        text = first.decode("utf-8")
+    except UnicodeDecodeError as error:
+        if error.start < len(first) - 3:  # else a letter is cut by the end
+            return False
+        text = first[: error.start].decode("utf-8")
+    return bool(text) and all(letter.isprintable() or letter in "\t\r\n\f\ufeff" for letter in text)
+
+
 def check_file(path: Path) -> None:
     """Tells apart what is no file that can be read.
 
@@ -65,6 +81,8 @@ def check_file(path: Path) -> None:
         raise AvfusionError(f"{path} is a folder; expected a media file")
     if path.is_symlink() and not path.exists():
         raise AvfusionError(f"{path} is a link to {os.readlink(path)}, which does not exist")
+    if not path.exists() and re.match(r"[A-Za-z][A-Za-z0-9+.-]+:/", str(path)):
+        raise AvfusionError(f"{path} is an address; only files are read: download it first")
     if not path.is_file():
         raise AvfusionError(f"no video file at {path}")
     if path.stat().st_size == 0:

@@ -1,8 +1,9 @@
 """Reads the crop files of a prepared dataset: grey pictures straight from the decoder's luma plane.
 
 Crop files are H.264 ``yuv420p`` of limited range (``media/write.py``): a grey level ``g`` is stored as the luma
-``16 + 219 g / 255``, so neither chroma nor a conversion to RGB is needed. PyAV gives the plane as it is, which is about
-twice as fast as the way over RGB, and needs no decord. Any other video file goes through ``media/video.py``.
+``16 + 219 g / 255``, so neither chroma nor a conversion to RGB is needed, and PyAV gives the plane as it is. 50 frames
+of a 112x112 file, opened anew, took 3.9 ms of one core, against 12 ms with decord and 9 ms with PyAV by way of RGB.
+Crop files of another pixel format, which other programs may have made, go through ``media/video.py``.
 
 Shapes: ``(T, H, W)`` uint8.
 """
@@ -44,7 +45,8 @@ def read_crops(path: str | Path, start: int, count: int) -> NDArray[np.uint8]:
     path = Path(path)
     check_file(path)
     try:
-        with av.open(f"file:{path}") as container:  # else a colon in the name would begin a protocol's address
+        # Without "file:" a colon in the name would begin a protocol's address.
+        with av.open(f"file:{path}", metadata_errors="replace") as container:
             stream = container.streams.video[0]
             context = stream.codec_context
             if context.pix_fmt != "yuv420p" or context.color_range == _FULL_RANGE:
@@ -52,7 +54,7 @@ def read_crops(path: str | Path, start: int, count: int) -> NDArray[np.uint8]:
             context.thread_count = 1  # the reading processes are the parallelism
             context.options = _DECODER_OPTIONS
             luma = _read_luma(container, stream, start, count)
-    except (av.FFmpegError, OSError, IndexError) as error:
+    except (av.FFmpegError, OSError, IndexError, AttributeError) as error:  # no decoder: no codec_context
         reason = getattr(error, "strerror", None) or "no picture stream"
         raise AvfusionError(f"{path} cannot be read as video ({reason})") from error
     if len(luma) < count:

@@ -1,7 +1,7 @@
 """Any video file as constant 25 fps pictures and 16 kHz mono sound on one clock, read with PyAV.
 
-Time 0 is the start of the file's timeline (``media/source.py``). Picture ``i`` is the source picture whose time stamp
-is nearest to ``i / 25`` s, whatever the file's frame rate, so variable rates stay in sync. Sound that starts later gets
+Time 0 is the start of the file's timeline (``media/source.py``). Picture ``i`` is what a player shows at ``i / 25`` s
+(``media/retime.py``), whatever the file's frame rate, so variable rates stay in sync. Sound that starts later gets
 silence in front, gaps are filled with silence, overlaps are cut. The iterators hold a few pictures or blocks at a time.
 
 Shapes: pictures ``(H, W)`` grey or ``(H, W, 3)`` RGB uint8, sound ``(N,)`` float32.
@@ -10,6 +10,7 @@ Shapes: pictures ``(H, W)`` grey or ``(H, W, 3)`` RGB uint8, sound ``(N,)`` floa
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,15 +18,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from avfusion.clock import VIDEO_HZ
 from avfusion.errors import AvfusionError
 from avfusion.media.audio import fit_to_frames
-from avfusion.media.demux import Decoded, ReadReport, read_frames_once
+from avfusion.media.damage import ReadReport
+from avfusion.media.demux import Decoded, read_frames_once
 from avfusion.media.picture import Deinterlacer, upright
 from avfusion.media.retime import Retimer
 from avfusion.media.sound_clock import SoundClock, samples_of
 from avfusion.media.source import SourceFacts, probe
 
 MOST_BAD_SAMPLES = 0.01  # of a sound, as a share: NaN, infinite or far out of range; more is no sound
+LONG_HOLD_S = 1.0  # a picture that is shown as long is told: some may be missing behind it
+LONGEST_HOLD_S = 600.0  # one that is shown longer is none: a stamp is wrong, and the disk would fill with copies
 _PADDING_S = 0.002  # a sound frame this much longer than declared ends with what the encoder appended
 
 
@@ -88,10 +93,18 @@ def iterate_retimed(
     """
     path = Path(path)
     facts = probe(path)
+    report = ReadReport() if report is None else report
+    pictures = PictureLine(path, salvage)
     events = read_frames_once(path, facts, sound=False, salvage=salvage, threads=threads, report=report)
-    retimer: Retimer[_Numbered] = Retimer()
-    for picture in retimed(path, events, retimer):
-        yield picture.number, picture.array(color)
+    try:
+        with closing(events):
+            for event in events:
+                for picture in pictures.push(event):
+                    yield picture.number, picture.array(color)
+        for picture in pictures.finish():
+            yield picture.number, picture.array(color)
+    finally:
+        report.notes += pictures.notes(facts)
 
 
 def iterate_sound(
@@ -120,10 +133,16 @@ def iterate_sound(
     facts = probe(path, audio_track)
     if facts.audio_track is None:
         raise AvfusionError(f"no audio stream in {path}")
+    report = ReadReport() if report is None else report
     clock = SoundClock()
-    for event in read_frames_once(path, facts, picture=False, salvage=salvage, report=report):
-        yield from push_sound(clock, event)
-    yield from clock.finish()
+    events = read_frames_once(path, facts, picture=False, salvage=salvage, report=report)
+    try:
+        with closing(events):
+            for event in events:
+                yield from push_sound(clock, event)
+        yield from clock.finish()
+    finally:
+        report.notes += clock.notes()
     check_samples(path, clock, salvage)
 
 
@@ -161,44 +180,36 @@ class _Numbered:
         return self.made[color]
 
 
-def retimed(path: Path, events: Iterator[Decoded], retimer: Retimer[_Numbered]) -> Iterator[_Numbered]:
-    """Turns decoded pictures into those at ``i / 25`` s; other events pass by.
-
-    Args:
-        path: named in errors.
-        events: from :func:`avfusion.media.demux.read_frames_once`.
-        retimer: a fresh one; afterwards it knows the counts.
-
-    Raises:
-        AvfusionError: no picture came.
-    """
-    pictures = PictureLine(path, retimer)
-    for event in events:
-        if event.kind == "picture":
-            yield from pictures.push(event)
-    yield from pictures.finish()
-
-
 class PictureLine:
     """Decoded pictures in, pictures at ``i / 25`` s out, one event at a time.
 
+    Args:
+        path: the file, to be named.
+        salvage: take any stamps.
+
     Attributes:
+        retimer: knows how many came out.
         deinterlacer: knows whether it was used.
         size: width and height of the first stored picture; later ones are scaled to it.
         num_resized: how many were.
         num_source: how many source pictures came.
     """
 
-    def __init__(self, path: Path, retimer: Retimer[_Numbered]) -> None:
-        self.path, self.retimer = path, retimer
+    def __init__(self, path: Path, salvage: bool = False) -> None:
+        self.path, self.salvage = path, salvage
+        self.retimer: Retimer[_Numbered] = Retimer()
         self.deinterlacer = Deinterlacer()
         self.size: tuple[int, int] | None = None
         self.num_resized = self.num_source = 0
         self._waiting: list[tuple[float, float]] = []  # times and durations of pictures inside the deinterlacer
-        self._duration_s = 0.0
+        self._last_s = self._duration_s = 0.0
 
     def push(self, event: Decoded) -> Iterator[_Numbered]:
-        """Takes a picture, yields those that are now decided."""
+        """Takes a picture, yields those that are now decided.
+
+        Raises:
+            AvfusionError: the one before would stand still for more than ``LONGEST_HOLD_S``.
+        """
         self._waiting.append((event.time_s or 0.0, event.duration_s))
         for frame in self.deinterlacer.push(event.frame):
             yield from self._place(frame)
@@ -207,21 +218,47 @@ class PictureLine:
         """Yields the rest.
 
         Raises:
-            AvfusionError: no picture came.
+            AvfusionError: no picture came, or the last one would stand still for more than ``LONGEST_HOLD_S``.
         """
         for frame in self.deinterlacer.finish():
             yield from self._place(frame)
         if self.num_source == 0:
             raise AvfusionError(f"{self.path} has no picture that can be decoded")
+        self._check_hold(self._last_s + self._duration_s, "the file's end")
         yield from self.retimer.finish(self._duration_s)
+
+    def notes(self, facts: SourceFacts) -> Iterator[str]:
+        """What a user should know about the pictures, a sentence each."""
+        if (facts.picture_starts_s or 0.0) >= 1 / VIDEO_HZ:
+            yield f"the picture starts {facts.picture_starts_s:.2f} s after the sound; its first one is shown before"
+        if self.num_resized:
+            width, height = self.size or (0, 0)
+            yield f"{self.num_resized} pictures of another size were scaled to the first's {width}x{height}"
+        if self.deinterlacer.used:
+            yield "interlaced pictures were deinterlaced (bwdif)"
+        if self.retimer.longest_hold_s >= LONG_HOLD_S:
+            held_s, at_s = self.retimer.longest_hold_s, self.retimer.held_at_s
+            yield f"the picture stands still for {held_s:.2f} s from {at_s:.2f} s on: no other comes in between"
+        if self.retimer.backward:
+            yield f"{self.retimer.backward} pictures were left out: their stamps run backward or repeat"
 
     def _place(self, frame: Any) -> Iterator[_Numbered]:
         time_s, self._duration_s = self._waiting.pop(0)
         size = (frame.width, frame.height)
         self.size = self.size or size
         self.num_resized += size != self.size
+        self._check_hold(time_s, f"picture {self.num_source}")
+        self._last_s = max(time_s, self._last_s)
         yield from self.retimer.push(time_s, _Numbered(self.num_source, frame, self.size, {}))
         self.num_source += 1
+
+    def _check_hold(self, until_s: float, what: str) -> None:
+        if until_s - self._last_s > LONGEST_HOLD_S and not self.salvage:
+            raise AvfusionError(
+                f"{self.path} jumps from {self._last_s:.2f} s to {until_s:.2f} s at {what}: one picture would stand "
+                f"still for {until_s - self._last_s:.0f} s; expected at most {LONGEST_HOLD_S:.0f} s. Write its stamps "
+                "anew, or take it so (salvage, --salvage)"
+            )
 
 
 def push_sound(clock: SoundClock, event: Decoded) -> Iterator[NDArray[np.float32]]:
@@ -246,15 +283,3 @@ def check_samples(path: Path, clock: SoundClock, salvage: bool) -> None:
             f"{clock.num_over_range} beyond -1.5..1.5, of {clock.num_samples}; expected samples in -1..1. "
             "Write it anew, or go on with them zeroed and clipped (salvage, --salvage)"
         )
-
-
-__all__ = [
-    "ReadReport",
-    "RetimedVideo",
-    "SourceFacts",
-    "iterate_retimed",
-    "iterate_sound",
-    "probe",
-    "read_retimed",
-    "read_sound",
-]

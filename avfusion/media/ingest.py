@@ -14,17 +14,21 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
-from avfusion.errors import AvfusionError, CommandParser, UsageError, run_command
+from avfusion.errors import AvfusionError, CommandParser, UsageError, one_line, run_command
+from avfusion.files import lock
 from avfusion.media.container import check_file
-from avfusion.media.ingest_writer import FILES, IngestWriter
+from avfusion.media.ingest_writer import FILES, PARTS, IngestWriter
 from avfusion.media.source import probe
+from avfusion.media.written import telling_why
 
 FORMAT_VERSION = 1
+MARK = "ingest.part"  # lies there while a conversion is at work, and after one that was killed
 
 
 @dataclass(frozen=True)
@@ -83,8 +87,9 @@ def ingest(
 
     Raises:
         AvfusionError: the file cannot be read, has no picture or no sound, or is damaged. Nothing that looks whole is
-            left behind.
-        UsageError: there is no such sound track, or the folder holds the result of another file.
+            left behind. Another conversion is at work in the folder.
+        UsageError: there is no such sound track, or the folder holds the result of another file, or is none.
+        OSError: the result cannot be written, as on a full disk.
     """
     source, folder = Path(source), Path(folder)
     check_file(source)
@@ -99,17 +104,22 @@ def ingest(
         raise AvfusionError(
             f"no audio stream in {source}: nothing says who speaks; to take it with silence pass --allow-silent"
         )
-    _clear(source, folder, request)
-    writer = IngestWriter(source, folder, facts, salvage, threads)
-    try:
-        writer.run()
-    except BaseException:
-        writer.remove_parts()
-        raise
-    details = {"format_version": FORMAT_VERSION, **writer.commit(), "request": request}
-    part = folder / "ingest.json.part"
-    part.write_text(json.dumps(details, indent=1) + "\n", encoding="utf-8")
-    part.replace(folder / "ingest.json")
+    with _marked(source, folder):
+        there = _result_there(folder, request)  # another conversion may have ended just now
+        if there is not None:
+            return there
+        _clear(folder)
+        writer = IngestWriter(source, folder, facts, salvage, threads)
+        try:
+            with telling_why(folder / FILES[0]):
+                writer.run()
+                details = {"format_version": FORMAT_VERSION, **writer.commit(), "request": request}
+                part = folder / "ingest.json.part"
+                part.write_text(json.dumps(details, indent=1) + "\n", encoding="utf-8")
+                part.replace(folder / "ingest.json")
+        except BaseException:
+            writer.remove_parts()
+            raise
     return _ingested(folder, details, kept=False)
 
 
@@ -140,8 +150,9 @@ def _request(source: Path, audio_track: int | None, salvage: bool, allow_silent:
 
 
 def _result_there(folder: Path, request: dict[str, Any]) -> Ingested | None:
-    if folder.exists() and not folder.is_dir():
-        raise UsageError(f"{folder} is a file; expected a folder for the result")
+    nearest = next((place for place in (folder, *folder.absolute().parents) if place.exists()), folder)
+    if nearest.exists() and not nearest.is_dir():
+        raise UsageError(f"{nearest} is a file; expected a folder for the result")
     there = read_ingested(folder)
     if there is None:
         return None
@@ -155,21 +166,43 @@ def _result_there(folder: Path, request: dict[str, Any]) -> Ingested | None:
     return None  # the file or the options changed: it is made anew
 
 
-def _clear(source: Path, folder: Path, request: dict[str, Any]) -> None:
-    """Takes away what an earlier conversion left, and marks the folder as being worked on.
+@contextmanager
+def _marked(source: Path, folder: Path) -> Iterator[None]:
+    """Marks the folder as being worked on, locked against a second conversion for as long as this process lives.
 
     Raises:
+        AvfusionError: another conversion is at work there.
         UsageError: files of these names lie there that no conversion made, the source itself among them.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    mark = folder / "ingest.json.part"
     strangers = [name for name in FILES if (folder / name).exists()]
-    if strangers and not mark.exists() and not (folder / "ingest.json").exists():
+    if strangers and not (folder / MARK).exists() and not (folder / "ingest.json").exists():
         raise UsageError(f"{folder} holds a {strangers[0]} that ingest did not make; expected a folder of its own")
     if any((folder / name).exists() and source.samefile(folder / name) for name in FILES):
         raise UsageError(f"{source} would be overwritten by its own result; expected another folder than {folder}")
-    mark.write_text(json.dumps(request), encoding="utf-8")
-    for name in ("ingest.json", *FILES):  # the first one first: without it nothing there looks whole
+    with (folder / MARK).open("a", encoding="utf-8") as mark:
+        # A mark that was removed since it was opened is that of a conversion that has just ended.
+        if not lock(mark) or not _is_there(mark, folder / MARK):
+            raise AvfusionError(f"another conversion is at work in {folder}; wait for it, or choose another folder")
+        try:
+            yield
+        finally:
+            if os.name == "nt":  # there an open file cannot be removed, and nothing was locked
+                mark.close()
+            (folder / MARK).unlink(missing_ok=True)
+
+
+def _is_there(file: TextIO, path: Path) -> bool:
+    """Whether an open file still has this name."""
+    try:
+        return os.path.samestat(os.fstat(file.fileno()), path.stat())
+    except FileNotFoundError:
+        return False
+
+
+def _clear(folder: Path) -> None:
+    """Takes away what an earlier conversion left."""
+    for name in ("ingest.json", *FILES, *PARTS):  # the first one first: without it nothing there looks whole
         (folder / name).unlink(missing_ok=True)
 
 
@@ -218,13 +251,13 @@ def main(arguments: Sequence[str]) -> None:
             if len(options.files) == 1:
                 raise
             failed += 1
-            print(f"error: {error}", file=sys.stderr)
+            print(f"error: {one_line(str(error))}", file=sys.stderr)
             continue
         state = " (kept)" if result.kept else ""
         where = os.fsencode(result.video).decode("utf-8", "backslashreplace")  # a name may be no text
-        print(f"{where}, {result.audio.name}: {result.num_frames} frames{state}")
+        print(f"{one_line(where)}, {result.audio.name}: {result.num_frames} frames{state}")
         for note in result.notes:
-            print(f"  note: {note}")
+            print(f"  note: {one_line(note)}")
     if failed:
         raise AvfusionError(f"{failed} of {len(options.files)} files failed; see above")
 

@@ -17,18 +17,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from avfusion.clock import SAMPLE_RATE, SAMPLES_PER_VIDEO_FRAME, VIDEO_HZ
+from avfusion.errors import one_line
+from avfusion.media.damage import ReadReport
 from avfusion.media.decode import PictureLine, check_samples, push_sound
-from avfusion.media.demux import Decoded, ReadReport, read_frames_once
+from avfusion.media.demux import Decoded, read_frames_once
 from avfusion.media.picture import even_yuv420p
-from avfusion.media.retime import Retimer
 from avfusion.media.sound_clock import SoundClock
 from avfusion.media.source import SourceFacts
 
-SILENT_PEAK = 1e-4  # below the last bit but one of 16
 FILES = ("video.mp4", "audio.flac")
 PARTS = ("video.mp4.part", "audio.flac.part", "audio.flac.cut.part", "ingest.json.part")
 _FLAC = {"format": "FLAC", "subtype": "PCM_16"}
-_ENCODER_OPTIONS = {"crf": "16", "preset": "veryfast", "bf": "0", "g": str(VIDEO_HZ)}
+_ENCODER_OPTIONS = {
+    **{"crf": "16", "preset": "veryfast", "bf": "0", "g": str(VIDEO_HZ)},
+    "x264-params": "cpu-independent=1",  # else the same pictures give other files (see media/write.py)
+}
 
 
 class IngestWriter:
@@ -46,7 +49,7 @@ class IngestWriter:
         self.source, self.folder, self.facts = source, folder, facts
         self.salvage, self.threads = salvage, threads
         self.report = ReadReport()
-        self.pictures = PictureLine(source, Retimer())
+        self.pictures = PictureLine(source, salvage)
         self.clock = SoundClock()
         self.video_part, self.audio_part = folder / "video.mp4.part", folder / "audio.flac.part"
         self.encoder: Any = None
@@ -77,7 +80,7 @@ class IngestWriter:
             self.video_part.open("wb") as video_file,  # opened here: any name is possible
             av.open(video_file, "w", format="mp4") as self.container,
             soundfile.SoundFile(os.fsencode(self.audio_part), "w", SAMPLE_RATE, 1, **_FLAC) as self.sound_file,
-            tqdm(total=total, unit="frame", desc=self.source.name[:40], disable=None) as bar,
+            tqdm(total=total, unit="frame", desc=one_line(self.source.name[:40]), disable=None) as bar,
         ):
             for event in events:
                 before = self.pictures.retimer.emitted
@@ -106,10 +109,9 @@ class IngestWriter:
 
     def remove_parts(self) -> None:
         """Takes away what was written, after a failure."""
-        for part in self.folder.glob("*.part"):
-            if part.name in PARTS:
-                with suppress(OSError):
-                    part.unlink()
+        for name in PARTS:
+            with suppress(OSError):
+                (self.folder / name).unlink()
 
     def commit(self) -> dict[str, Any]:
         """Gives both files their names and returns what ``ingest.json`` shall say."""
@@ -179,56 +181,37 @@ class IngestWriter:
         cut.replace(self.audio_part)
 
     def _details(self) -> dict[str, Any]:
-        sound_starts_s = self.clock.starts_s
-        starts = 0 if sound_starts_s is None else max(int(sound_starts_s * VIDEO_HZ), 0)
         ends = min(-(-self.sound_samples // SAMPLES_PER_VIDEO_FRAME), self.num_frames)
-        facts = {**asdict(self.facts), "origin_s": float(self.facts.origin_s), "sound_starts_s": sound_starts_s}
+        facts = {**asdict(self.facts), "origin_s": float(self.facts.origin_s), "sound_starts_s": self.clock.starts_s}
         return {
             "num_frames": self.num_frames,
             "width": self.encoder.width,
             "height": self.encoder.height,
             "source_pictures": self.pictures.num_source,
-            "sound_starts_frame": min(starts, self.num_frames),
+            "sound_starts_frame": min(self.clock.starts_frame, self.num_frames),
             "sound_ends_frame": ends,
             "has_sound": self.facts.audio_track is not None,
             "sound_peak": self.clock.peak,
             "sound_gaps_s": self.clock.gaps_s,
             "cut_short": self.report.cut_short,
             "damage": self.report.damage,
-            "notes": list(self._notes(starts, ends)),
+            "notes": [*self.report.notes, *self.pictures.notes(self.facts), *self._notes(ends)],
             "source": facts,
             "bytes": {name: (self.folder / name).stat().st_size for name in FILES},
         }
 
-    def _notes(self, starts: int, ends: int) -> Iterator[str]:
-        facts, clock, report, retimer = self.facts, self.clock, self.report, self.pictures.retimer
-        if report.cut_short:
-            yield f"salvaged from a file that is cut short: {report.cut_short}"
-        if report.num_damaged:
-            yield f"{report.num_damaged} packets could not be decoded, the first: {report.damage[0]}"
-        if (facts.picture_starts_s or 0.0) >= 1 / VIDEO_HZ:
-            yield f"the picture starts {facts.picture_starts_s:.2f} s after the sound; its first one is shown before"
-        yield from self._sound_notes(starts, ends)
-        if clock.num_not_finite or clock.num_over_range:
-            yield (
-                f"{clock.num_not_finite} sound samples were NaN or infinite (now 0) and {clock.num_over_range} beyond "
-                f"-1.5..1.5 (now clipped), of {clock.num_samples}"
-            )
+    def _notes(self, ends: int) -> Iterator[str]:
+        """What a user should know about the result, beside what was met in the file."""
+        facts = self.facts
+        if facts.audio_track is None:
+            yield "no audio stream: the sound is zeros"
+        else:
+            yield from self._sound_notes(ends)
         size = self.pictures.size or (0, 0)
         upright = size[:: -1 if facts.rotation_degrees % 180 else 1]
         width, height = self.encoder.width, self.encoder.height
         if (width, height) != upright:
             yield f"{upright[0]}x{upright[1]} became {width}x{height}: the last row or column is repeated"
-        if self.pictures.num_resized:
-            yield f"{self.pictures.num_resized} pictures of another size were scaled to the first's {size[0]}x{size[1]}"
-        if self.pictures.deinterlacer.used:
-            yield "interlaced pictures were deinterlaced (bwdif)"
-        if retimer.backward:
-            yield f"{retimer.backward} pictures were left out: their stamps run backward or repeat"
-        if report.clock_jumps:
-            yield f"the stamps jumped {report.clock_jumps} times; the parts were joined without a break"
-        if report.bad_stamps:
-            yield f"{report.bad_stamps} stamps were missing or absurd; the frame rate was followed instead"
         if abs(facts.pixel_aspect - 1) > 1e-3:
             yield f"pixels are {facts.pixel_aspect:.3f} times as wide as high; kept so, and said in the file"
         if facts.hdr:
@@ -237,24 +220,12 @@ class IngestWriter:
             count = len(facts.audio_tracks)
             yield f"sound track {facts.audio_track} of 0 .. {count - 1} was taken; --audio-track=N takes another"
 
-    def _sound_notes(self, starts: int, ends: int) -> Iterator[str]:
-        clock = self.clock
-        if self.facts.audio_track is None:
-            yield "no audio stream: the sound is zeros"
-            return
-        if starts:
-            yield f"the sound starts at {clock.starts_s:.2f} s: silence before (frames 0 .. {starts - 1})"
+    def _sound_notes(self, ends: int) -> Iterator[str]:
+        yield from self.clock.notes()
+        if self.clock.starts_s is None:
+            yield "the audio stream is empty: the sound is zeros"
         if ends < self.num_frames:
             yield f"no sound in the last {self.num_frames - ends} frames (from frame {ends} on): padded with zeros"
         beyond_s = (self.sound_samples - self.num_samples) / SAMPLE_RATE
         if beyond_s >= 1 / VIDEO_HZ:
             yield f"{beyond_s:.2f} s of sound behind the last picture were cut"
-        if clock.num_gaps:
-            total_s = sum(end - start for start, end in clock.gaps_s)
-            yield f"{clock.num_gaps} gaps in the sound, {total_s:.2f} s, were filled with silence"
-        if clock.num_overlaps:
-            yield f"{clock.num_overlaps} overlaps in the sound were cut"
-        if clock.peak < SILENT_PEAK:
-            yield "the sound is digital silence from start to end"
-        elif clock.channels_cancel:
-            yield "the sound channels cancel each other when mixed (one is turned upside down): the sound is faint"

@@ -35,19 +35,20 @@ class Mp4Header:
 
 
 def read_mp4_header(path: Path) -> Mp4Header | None:
-    """Reads the header; None where the file is no plain mp4 with a picture.
+    """Reads the header; None where the file is no plain mp4 with a picture. One whose header itself is cut tells so.
 
     Raises:
         OSError: the file cannot be read.
     """
+    moov, is_cut = b"", False
     try:
         moov, is_cut = _find_moov(path)
         for kind, track in _boxes(moov):
             if kind == b"trak" and (found := _picture(track, is_cut)) is not None:
                 return found
-    except (struct.error, KeyError, ZeroDivisionError):
-        return None
-    return None
+    except (struct.error, KeyError, IndexError, ZeroDivisionError):
+        pass
+    return Mp4Header(0, 0.0, 0, 0, is_cut) if moov and is_cut else None
 
 
 def _find_moov(path: Path) -> tuple[bytes, bool]:

@@ -1,4 +1,7 @@
-"""Pictures at any times in, pictures at ``i / 25`` s out: each is the one whose stamp is nearest.
+"""Pictures at any times in, pictures at ``i / 25`` s out, each within half a frame of what a player shows then.
+
+At 25 a second and faster that is the picture whose stamp is nearest. Where pictures come more slowly, or one stands
+still, it stays until half a frame (20 ms) before the next one's stamp: the next one never appears early.
 
 Works on whatever stands for a picture (an array, a decoder's frame, a number); holds two of them.
 """
@@ -14,16 +17,19 @@ Item = TypeVar("Item")
 
 
 class Retimer(Generic[Item]):
-    """Resamples a sequence of stamped items to 25 a second from time 0 by nearest stamp.
+    """Resamples a sequence of stamped items to 25 a second from time 0.
 
     Attributes:
         emitted: how many came out.
+        longest_hold_s: the longest time between one stamp and the next.
+        held_at_s: the earlier of those two.
         backward: how many were left out because their stamp was not later than the one before.
     """
 
     def __init__(self) -> None:
         self.emitted = 0
         self.backward = 0
+        self.longest_hold_s = self.held_at_s = 0.0
         self._first_s = 0.0
         self._count = 0
         self._step_s = 1 / VIDEO_HZ
@@ -47,7 +53,10 @@ class Retimer(Generic[Item]):
                 self.backward += 1
                 return
             self._step_s = time_s - last_s
-            while self.emitted / VIDEO_HZ < (last_s + time_s) / 2:  # nearer to the one before
+            if self._step_s > self.longest_hold_s:
+                self.longest_hold_s, self.held_at_s = self._step_s, last_s
+            until_s = max((last_s + time_s) / 2, time_s - 0.5 / VIDEO_HZ)
+            while self.emitted / VIDEO_HZ < until_s:
                 self.emitted += 1
                 yield last
         self._count += 1

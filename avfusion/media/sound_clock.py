@@ -14,10 +14,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from avfusion.clock import SAMPLE_RATE
+from avfusion.clock import SAMPLE_RATE, SAMPLES_PER_VIDEO_FRAME
 
 STAMP_SLACK_S = 0.02
 OVER_RANGE = 1.5  # lossy decoders overshoot 1 a little; beyond this no decoder meant it
+SILENT_PEAK = 1e-4  # below the last bit but one of 16
 _SILENCE = np.zeros(SAMPLE_RATE, dtype=np.float32)
 # ITU-R BS.775 to stereo, then the mean of the two sides: speech sits in the center. Low-frequency effects are left out.
 _WEIGHTS = {"FL": 0.5, "FR": 0.5, "FC": 0.7071, "LFE": 0.0, "LFE2": 0.0}
@@ -99,6 +100,31 @@ class SoundClock:
         return self._channel_energy > 1e-6 * max(self.num_samples, 1) and (
             self._mono_energy < 0.01 * self._channel_energy
         )
+
+    @property
+    def starts_frame(self) -> int:
+        """The video frame in which the sound starts."""
+        # In samples, as the sound is placed: 0.28 * 25 is less than 7.
+        return max(round((self.starts_s or 0.0) * SAMPLE_RATE), 0) // SAMPLES_PER_VIDEO_FRAME
+
+    def notes(self) -> Iterator[str]:
+        """What a user should know about the sound, a sentence each."""
+        if self.starts_frame:
+            yield f"the sound starts at {self.starts_s:.2f} s: silence before (frames 0 .. {self.starts_frame - 1})"
+        if self.num_gaps:
+            total_s = sum(end - start for start, end in self.gaps_s)
+            yield f"{self.num_gaps} gaps in the sound, {total_s:.2f} s, were filled with silence"
+        if self.num_overlaps:
+            yield f"{self.num_overlaps} overlaps in the sound were cut"
+        if self.num_not_finite or self.num_over_range:
+            yield (
+                f"{self.num_not_finite} sound samples were NaN or infinite (now 0) and {self.num_over_range} beyond "
+                f"-1.5..1.5 (now clipped), of {self.num_samples}"
+            )
+        if self.num_samples and self.peak < SILENT_PEAK:
+            yield "the sound is digital silence from start to end"
+        elif self.channels_cancel:
+            yield "the sound channels cancel each other when mixed (one is turned upside down): the sound is faint"
 
     def _start(self, time_s: float, rate_hz: int) -> Iterator[NDArray[np.float32]]:
         import av

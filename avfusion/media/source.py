@@ -1,10 +1,12 @@
 """Opens any media file with PyAV and tells what is in it: streams, sizes, rates, and where its time 0 is.
 
 **Time 0**, the same for picture and sound: the start of the container's presentation timeline, which is what a player
-shows at 0:00: the earliest of the first picture and the first sound, edit lists applied. A picture that comes up to
-one frame (40 ms) later than the sound is time 0 itself, so that the silence encoders put in front of AAC or Opus
-shifts no frame. A picture that starts later than that is shown from 0 on; sound that starts later has silence in front.
-All sound tracks count, whichever is read: the clock belongs to the file, so labels stay valid for every choice.
+shows at 0:00: the earliest of the first picture and the first sound, edit lists applied. A picture that comes less than
+one frame (40 ms) later than the sound is time 0 itself, and what was heard before is cut: a start that is only rounded
+shifts no frame. Where the file does not take away the silence that encoders put in front (transport streams do not),
+one block of the codec (21 ms of AAC at 48 kHz) counts as such silence on top of that. A picture that starts later is
+shown from 0 on; sound that starts later has silence in front. All sound tracks count, whichever is read: the clock
+belongs to the file, so labels stay valid for every choice.
 """
 
 from __future__ import annotations
@@ -31,6 +33,7 @@ _PRIMED = (
     "vorbis",
 )  # encoders that put up to one frame of silence in front
 _TRANSFERS_OF_HDR = (16, 18)  # PQ and HLG
+BROADCAST = ("mpegts", "mpeg")  # streams that may begin anywhere and be joined, with clocks that jump
 
 
 @dataclass(frozen=True)
@@ -64,7 +67,7 @@ class SourceFacts:
 
     Attributes:
         container: FFmpeg's name of the format.
-        duration_s: as declared; None where the file does not say.
+        duration_s: as declared, or (see ``declares_length``) as FFmpeg guesses; None where the file does not say.
         origin_s: the stamp inside the file that is time 0 (transport streams seldom start at 0).
         width: of the picture as shown, after rotation; 0 without picture. In stored pixels: see ``pixel_aspect``.
         height: likewise.
@@ -99,6 +102,11 @@ class SourceFacts:
     audio_track: int | None
     audio_tracks: tuple[AudioTrack, ...]
     hdr: bool
+
+    @property
+    def declares_length(self) -> bool:
+        """Whether the file says how long it is. Transport streams do not, and joined ones last longer than guessed."""
+        return self.container not in BROADCAST
 
 
 def probe(path: str | Path, audio_track: int | None = None) -> SourceFacts:
@@ -188,6 +196,7 @@ def _first_frames(
 
     starts: dict[int, Fraction] = {}
     primings: dict[int, Fraction] = {}
+    first_stamps: dict[int, int | None] = {}
     first_picture = None
     wanted = {s.index for s in [picture, *sounds] if s is not None and s.codec_context is not None}
     try:
@@ -198,12 +207,14 @@ def _first_frames(
                 frame = next(iter(packet.decode()), None)
             except av.FFmpegError:
                 continue
+            first_stamps.setdefault(packet.stream_index, packet.pts)
             if frame is not None:
                 starts[packet.stream_index] = Fraction(0) if frame.pts is None else frame.pts * frame.time_base
                 if picture is not None and packet.stream_index == picture.index:
                     first_picture = frame
                 else:
-                    primed = codec_name(packet.stream) in _PRIMED
+                    # A frame later than its packet: the decoder took the silence away, as the file told it to.
+                    primed = codec_name(packet.stream) in _PRIMED and frame.pts == first_stamps[packet.stream_index]
                     primings[packet.stream_index] = (
                         Fraction(frame.samples, frame.sample_rate) if primed else Fraction(0)
                     )

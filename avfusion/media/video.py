@@ -1,11 +1,12 @@
-"""Pictures of a video file by frame number, read with decord, or with PyAV where decord has no wheel.
+"""Pictures of a video file by frame number, in grey or color, read with decord, or with PyAV where it has no wheel.
+
+For files of constant rate from a known first frame, such as the ``video.mp4`` that ingest makes: frames are counted as
+they are stored. Today ``media/crops.py`` reads crop files of foreign pixel formats with it (our own it reads faster
+itself), and the tests whatever was written. Films go through ``media/decode.py``, which goes by time stamps.
 
 Shapes: ``(T, H, W)`` grey or ``(T, H, W, 3)`` RGB uint8. decord is imported at the first read; without it the same
 pixels come from ``media/video_pyav.py``, and one line says so. A reader is opened in the process that reads and never
 survives pickling or a fork, because a decord reader made before a fork hangs in the child for ever.
-
-Frames are counted as they are stored: meant for files of constant rate, crops and ingested films. Others go through
-``media/decode.py``, which goes by time stamps.
 """
 
 from __future__ import annotations
@@ -77,9 +78,11 @@ class VideoReader:
 
     def close(self) -> None:
         """Frees the file and the decoder; the next read opens them again."""
-        if isinstance(self._reader, PyavReader) and self._process_id == os.getpid():
+        if self._reader is not None and self._process_id != os.getpid():
+            _left_by_the_parent.append(self._reader)
+        elif isinstance(self._reader, PyavReader):
             self._reader.close()
-            self._reader = None
+        self._reader = None  # decord's closes its file when nothing holds it any more
 
     def _open(self) -> Any:
         """The reader of this process."""

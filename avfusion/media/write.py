@@ -23,6 +23,47 @@ _ENCODER_OPTIONS = {
 }
 
 
+class CropWriter:
+    """Writes one crop file frame by frame; the file appears under its name only when it is closed.
+
+    Args:
+        path: an ``.mp4``; folders are made.
+        size: height and width of the frames, even.
+        fps: frames per second.
+    """
+
+    def __init__(self, path: str | Path, size: tuple[int, int], fps: int = VIDEO_HZ) -> None:
+        import av
+
+        self._path = Path(path)
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        self._part = self._path.with_name(f"{self._path.name}.{os.getpid()}.part")
+        self._container = av.open(str(self._part), "w", format="mp4")
+        self._stream = self._container.add_stream("libx264", rate=fps, options={**_ENCODER_OPTIONS, "g": str(fps)})
+        self._stream.height, self._stream.width = size
+        self._stream.pix_fmt = "yuv420p"
+
+    def add(self, grey: NDArray[np.uint8]) -> None:
+        """Writes one ``(H, W)`` frame."""
+        import av
+
+        rgb = np.repeat(grey[:, :, None], 3, axis=2)
+        self._container.mux(self._stream.encode(av.VideoFrame.from_ndarray(rgb, format="rgb24")))
+
+    def close(self) -> None:
+        """Ends the file, which has at least one frame by now, and gives it its name."""
+        self._container.mux(self._stream.encode(None))
+        self._container.close()
+        self._part.replace(self._path)
+
+    def discard(self) -> None:
+        """Removes what was written."""
+        try:
+            self._container.close()
+        finally:
+            self._part.unlink(missing_ok=True)
+
+
 def write_crops(path: str | Path, frames: NDArray[np.uint8], fps: int = VIDEO_HZ) -> None:
     """Writes grey frames as constant-rate video; the file appears under its name only when it is whole.
 
@@ -34,19 +75,13 @@ def write_crops(path: str | Path, frames: NDArray[np.uint8], fps: int = VIDEO_HZ
     Raises:
         ValueError: another dtype or shape, no frame, or odd sizes.
     """
-    import av
-
     if frames.dtype != np.uint8 or frames.ndim != 3 or len(frames) == 0 or frames.shape[1] % 2 or frames.shape[2] % 2:
         raise ValueError(f"expected (T, H, W) uint8 with T >= 1 and even sizes, found {frames.dtype} {frames.shape}")
-    path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f"{path.name}.{os.getpid()}.part")
-    with av.open(str(part), "w", format="mp4") as container:
-        stream = container.add_stream("libx264", rate=fps, options={**_ENCODER_OPTIONS, "g": str(fps)})
-        stream.height, stream.width = frames.shape[1:]
-        stream.pix_fmt = "yuv420p"
+    writer = CropWriter(path, (frames.shape[1], frames.shape[2]), fps)
+    try:
         for grey in frames:
-            rgb = np.repeat(grey[:, :, None], 3, axis=2)
-            container.mux(stream.encode(av.VideoFrame.from_ndarray(rgb, format="rgb24")))
-        container.mux(stream.encode(None))
-    part.replace(path)
+            writer.add(grey)
+        writer.close()
+    except BaseException:
+        writer.discard()
+        raise

@@ -27,11 +27,13 @@ from avfusion.config import Config
 from avfusion.data.batching import Examples
 from avfusion.data.clips import ClipDataset
 from avfusion.data.prepared_writer import safe_name
+from avfusion.errors import AvfusionError
 from avfusion.evaluation.desync import offset_accuracy, offset_from_similarity
 from avfusion.evaluation.join import join
 from avfusion.evaluation.report import evaluate
 from avfusion.evaluation.roles import per_role, per_source, track_groups, track_roles, track_sources
 from avfusion.evaluation.source_rows import score_source_rows
+from avfusion.files import whole_text_file
 from avfusion.models import ActiveSpeakerDetector
 from avfusion.scoring import offset_trials, pick_device, score_tracks
 from avfusion.tracks import FaceTrack, LabelTable, ScoreTable, read_labels, write_scores
@@ -89,6 +91,7 @@ def report_run(
         "versions": _versions(),
         "model": {"parameters": sum(p.numel() for p in model.parameters()), **_model_summary(trained)},
         "left_out": _left_out(dataset, split, config, checkpoint.parent.parent),
+        "left_out_by_preparation": getattr(dataset, "left_out", {}),
         **_figures(dataset.tracks, scores, config),
     }
     if config.report.offset_accuracy and trained.model.modality == "audio_visual":
@@ -96,13 +99,20 @@ def report_run(
     pictures = draw_alignment(model, examples, config, device, run_dir / f"alignment{suffix}")
 
     source_path = source_labels_of(dataset)
-    source_scores = [run_dir / "scores" / f"{split}-source.csv"] if source_path is not None else []
+    source_scores = []
     if source_path is not None:
-        report["source_rows"] = _source_rows(source_path, table, dataset, config, source_scores[0])
+        path = run_dir / "scores" / f"{split}-source.csv"
+        try:
+            report["source_rows"] = _source_rows(source_path, table, dataset, config, path)
+            source_scores.append(path)
+        except AvfusionError as error:  # the training is done and its report is worth having
+            report["source_rows_fault"] = str(error)
 
     json_path, md_path = run_dir / f"report{suffix}.json", run_dir / f"report{suffix}.md"
-    json_path.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
-    md_path.write_text(as_markdown(report, [p.relative_to(run_dir) for p in pictures]), encoding="utf-8")
+    with whole_text_file(json_path) as file:
+        file.write(json.dumps(report, indent=2) + "\n")
+    with whole_text_file(md_path) as file:
+        file.write(as_markdown(report, [p.relative_to(run_dir) for p in pictures]))
     if logger is not None:
         headline = _headline(report, split)
         logger.log(headline, step=int(content["progress"]["step"]))
@@ -173,9 +183,9 @@ def _source_rows(
     source_path: Path, table: ScoreTable, dataset: ClipDataset, config: Config, scores_path: Path
 ) -> dict[str, Any]:
     """Scores the rows as annotated, writes them, and gives their AP with its interval over videos."""
-    source = read_labels(source_path)
-    skipped = getattr(dataset, "skipped", None)
-    kept, scores = score_source_rows(source, table, partial=bool(skipped and skipped.tracks))
+    source = read_labels(source_path, more_columns=2, keep_texts=True)  # as TalkNet's *_orig.csv has them
+    skipped = dataset.skipped
+    kept, scores = score_source_rows(source, table, partial=bool(skipped.tracks or skipped.orphans))
     write_scores(scores_path, scores)
     figures = evaluate(join(kept, scores), config.report.bootstrap)
     return {

@@ -45,6 +45,11 @@ def _remarks(report: dict[str, Any]) -> list[str]:
     for split, found in report["left_out"].items():
         why = ", ".join(f"{count}: {what}" for what, count in found["reasons"].items())
         remarks.append(f"{split}: {found['tracks']} of {found['of']} tracks left out, which could not be used ({why})")
+    for what, found in report["left_out_by_preparation"].items():
+        names = ", ".join(found["names"][:5]) + (", .." if len(found["names"]) > 5 else "")
+        remarks.append(f"the preparation left out {len(found['names'])} of {found['of']}, {what}: {names}")
+    if "source_rows_fault" in report:
+        remarks.append(f"the rows as annotated were not scored: {report['source_rows_fault']}")
     if report["unlabelled_tracks"]:
         what = "no figures" if report["all"] is None else "they count in no figure"
         remarks.append(f"{report['unlabelled_tracks']} tracks have scores but no labels: {what}")

@@ -11,6 +11,7 @@ from typing import Any
 from avfusion.config import Config, DataConfig, to_yaml
 from avfusion.data.clips import Skipped
 from avfusion.errors import AvfusionError, UsageError
+from avfusion.files import whole_text_file
 
 SKIPPED = "skipped.json"
 MADE_BEFORE_A_CHECKPOINT = {"config.yaml", "log.jsonl", "checkpoints", "wandb", SKIPPED}
@@ -58,9 +59,8 @@ def keep_skipped(folder: Path, data: DataConfig, skipped: Mapping[str, Skipped])
         }
         for split, left_out in skipped.items()
     }
-    part = folder / f"{SKIPPED}.part"
-    part.write_text(json.dumps({"data": _source(data), "splits": splits}, indent=1) + "\n", encoding="utf-8")
-    part.replace(folder / SKIPPED)
+    with whole_text_file(folder / SKIPPED) as file:
+        file.write(json.dumps({"data": _source(data), "splits": splits}, indent=1) + "\n")
 
 
 def read_skipped(folder: Path, data: DataConfig) -> dict[str, Skipped]:

@@ -103,12 +103,36 @@ def test_source_labels_are_the_rows_as_they_came(tmp_path: Path) -> None:
             np.testing.assert_array_equal(getattr(old, name), getattr(new, name))
 
 
+def test_source_labels_keep_times_and_boxes_to_the_letter(tmp_path: Path) -> None:
+    texts = ["0.033367,0.057389,0.0277778,0.394167,0.7", "1e-1,.1234567891,0.2,0.30,0.4", "900,0.1,0.2,0.3,0.4"]
+    (tmp_path / "labels.csv").write_text("".join(f"v,{text},NOT_SPEAKING,a\n" for text in texts))
+    write_source_labels(tmp_path / "source.csv", read_annotations(tmp_path / "labels.csv"))
+    assert (tmp_path / "source.csv").read_text() == (tmp_path / "labels.csv").read_text()
+    (tmp_path / "v.json").write_text(json.dumps({"t": [asw_row(0.2), asw_row(0.123456)]}))
+    write_source_labels(tmp_path / "source.csv", read_annotations(tmp_path / "v.json", "asw"))
+    assert "v,0.123456,-0.01,0.1,0.2,0.4,NOT_SPEAKING,v:t\n" in (tmp_path / "source.csv").read_text()
+
+
+@pytest.mark.parametrize("columns", ["ava", "unitalk", "boxes", "asw"])
+def test_a_file_without_rows_is_fine_beside_others_only(tmp_path: Path, columns: str) -> None:
+    ending, header = (".json", "{}") if columns == "asw" else (".csv", HEADER + "\n")
+    (tmp_path / f"a{ending}").write_text(header)
+    for path in (tmp_path, tmp_path / f"a{ending}"):
+        with pytest.raises(AvfusionError, match=r"holds? no row \(a header at most\)"):
+            read_annotations(path, columns)
+    more = {"ava": ROWS[0], "unitalk": ROWS[0], "boxes": (*ROWS[0][:3], ROWS[0][4])}
+    text = json.dumps({"t": [asw_row(0.2)]}) if columns == "asw" else ",".join(more[columns])
+    (tmp_path / f"b{ending}").write_text(text)
+    assert len(read_annotations(tmp_path, columns)) == 1
+
+
 @pytest.mark.parametrize(
     ("text", "columns", "message"),
     [
         ("NA,1.00,0.1,0.2,0.3,0.4,NOT_SPEAKING,a\n" * 2, "ava", "'NA' at 1.000 s, 'a' (line 2) is there twice"),
-        ("NA,1.00,10,20,130,240,NOT_SPEAKING,a\n", "ava", "expected fractions of the picture (0..1), not pixels"),
-        ("NA,1.00,0.1,0.2,0.1,0.4,NOT_SPEAKING,a\n", "ava", "expected x1 < x2 and y1 < y2"),
+        ("NA,1.00,10,20,130,240,NOT_SPEAKING,a\n", "ava", "expected fractions of the picture (-1..2), not pixels"),
+        ("NA,1.00,0.1,0.2,2.1,0.4,NOT_SPEAKING,a\n", "ava", "expected fractions of the picture (-1..2), not pixels"),
+        ("NA,1.00,-1.1,0.2,0.1,0.4,NOT_SPEAKING,a\n", "ava", "expected fractions of the picture (-1..2), not pixels"),
         ("NA,1.00,0.1,0.2,0.3,0.4,NOT_SPEAKING,a,1,b\n", "ava", "10 columns, expected 8"),
         ("NA,1.00,0.1,0.2,0.3,0.4,NOT_SPEAKING,a,1\n", "unitalk", "9 columns, expected 8"),
         ("NA,1.00,0.1,0.2,0.3,0.4,NOT_SPEAKING,a\n", "boxes", "8 columns, expected 7"),

@@ -226,10 +226,10 @@ def test_d08_a_clip_that_breaks_in_the_middle_is_named_in_one_line_or_left_out(
     root: Path, command: Command, workers: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The fast check looks into few files: here into none, so that training meets the damage."""
-    from avfusion.data import verify_content
+    from avfusion.data.verify import content
 
-    monkeypatch.setattr(verify_content, "SAMPLED_FILES", 0)
-    monkeypatch.setattr(verify_content, "MOST_SUSPECTS", 0)
+    monkeypatch.setattr(content, "SAMPLED_FILES", 0)
+    monkeypatch.setattr(content, "MOST_SUSPECTS", 0)
     path = crops_of(root, 6)
     break_in_the_middle(path)
     code, error = train(command, root, "run", f"--data.workers={workers}")

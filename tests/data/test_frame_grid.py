@@ -7,7 +7,7 @@ import pytest
 
 from avfusion.data.annotations import Annotation
 from avfusion.data.frame_grid import film_on_grid, nearest_frame, to_grid
-from avfusion.errors import AvfusionError
+from avfusion.errors import AvfusionError, UsageError
 
 
 def entity(times_ms: list[int], speaking: list[bool] | None = None, entity_id: str = "a") -> Annotation:
@@ -63,6 +63,18 @@ def test_a_long_gap_begins_a_new_piece_and_a_short_one_does_not() -> None:
     assert len(to_grid(entity([0, 40, 240, 280, 520, 560, 2000]), max_gap_s=2.0)) == 1
 
 
+def test_a_box_without_area_is_taken_from_the_boxes_around_it() -> None:
+    face = entity([0, 40, 80, 120], [False, True, False, True])
+    face.boxes_xyxy[1] = [0.9, 0.9, 0.9, 0.9]
+    face.boxes_xyxy[3, 3] = 0.0
+    (piece,) = to_grid(face)
+    np.testing.assert_allclose(piece.boxes_xyxy[:, 0], [0, 0.004, 0.008, 0.008], atol=1e-6)
+    assert piece.speaking is not None
+    assert piece.speaking.tolist() == [False, True, False, True]
+    face.boxes_xyxy[:] = 0.5
+    assert to_grid(face)[0].boxes_xyxy.tolist() == [[0.5] * 4] * 4  # nothing to go by: the extraction names the face
+
+
 def test_one_row_is_one_frame_and_unlabeled_stays_unlabeled() -> None:
     (piece,) = to_grid(entity([61]))
     assert (piece.start_frame, piece.num_frames, piece.speaking) == (2, 1, None)
@@ -77,3 +89,15 @@ def test_a_piece_never_takes_the_name_of_another_entity() -> None:
     assert [t.entity_id for t in film_on_grid([apart, entity([0], entity_id="a#3")])] == ["a", "a#2", "a#3"]
     with pytest.raises(AvfusionError, match="'a#2' like another entity"):
         film_on_grid([apart, entity([0], entity_id="a#2")])
+
+
+@pytest.mark.parametrize(("step_ms", "apart"), [(500, "0.50"), (1000, "1.00"), (40_000, "40.00")])
+def test_rows_that_mostly_stand_farther_apart_than_a_gap_are_refused(step_ms: int, apart: str) -> None:
+    times = list(range(0, 11 * step_ms, step_ms))
+    with pytest.raises(
+        UsageError, match=rf"rows of a face stand {apart} s apart; more than --max-gap 0.2 begins a new"
+    ):
+        film_on_grid([entity(times)])
+    (piece,) = film_on_grid([entity(times)], max_gap_s=step_ms / 1000)
+    assert piece.num_frames == 10 * step_ms // 40 + 1
+    assert len(film_on_grid([entity([0, 40, 80, 3000, 3040, 9000])])) == 3  # gaps alone tell no rate

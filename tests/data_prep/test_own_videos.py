@@ -13,11 +13,14 @@ import av
 import numpy as np
 import pytest
 
+import data_prep.film_dataset
 import data_prep.own_videos as command
 from avfusion.data.prepared import PreparedDataset
 from avfusion.data.verify.prepared import verify
 from avfusion.errors import UsageError
 from avfusion.media.video import read_frames
+from avfusion.tracks import read_unlabeled
+from data_prep.film_extraction import FilmTask, extract_films
 from tests.data_prep import mini_ava
 
 VIDEOS = tuple(
@@ -133,6 +136,8 @@ def test_boxes_without_labels_become_unlabelled_tracks(folder: Path, tmp_path: P
     assert len(tracks) == 6
     assert not any(track.labelled or track.speaking.any() for track in tracks)
     assert not (out / "source_labels").exists()
+    assert not (out / "labels").exists()  # as negatives they would be counted against a score
+    assert len(read_unlabeled(out / "boxes" / "own.csv")) == 300
     verification = verify(out, bar=False)
     assert verification.faults == []
     assert verification.summaries[0].num_unlabelled == 6
@@ -166,13 +171,15 @@ def test_videos_that_cannot_be_used_are_named_and_the_others_go_on(
     assert any("own/mute" in line and ("sound" in line or "audio" in line) for line in error[:-1])
     assert any("my talk.mp4" in line for line in error[:-1])
     assert any("left out 1 videos that no table names a face in: nobody" in line for line in error)
-    assert error[-1].startswith("error: 3 of 4 videos could not be used (own/NA, own/mute, own/my talk); the others")
+    assert error[-1].startswith(
+        "error: 3 of 4 videos could not be extracted (own/NA, own/mute, own/my talk); the others"
+    )
     assert not (out / "dataset.json").exists()
 
     assert run(copy, out, labels, "--allow-missing") == 0
     assert {track.video_id for track in PreparedDataset(out, "own").tracks} == {"007"}
     notes = {note.what: note for note in verify(out, bar=False).notes}
-    unused = notes["videos that could not be used were left out by the preparation"]
+    unused = notes["videos that are absent or could not be used were left out by the preparation"]
     assert (list(unused.cases), unused.total) == (["own/NA", "own/mute", "own/my talk"], 4)
     assert list(notes["videos without a face in the tables were left out by the preparation"].cases) == ["nobody"]
 
@@ -181,9 +188,9 @@ def test_a_stopped_run_goes_on_to_the_same_dataset(
     folder: Path, made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     out, asked = tmp_path / "dataset", [f"--labels={folder / 'labels'}", "--val-share=0.3"]
-    extract_films, done = command.extract_films, []
+    done: list[object] = []
 
-    def stops_after_one(tasks: list[command.FilmTask], jobs: int, on_done: Callable[..., None]) -> dict[str, str]:
+    def stops_after_one(tasks: list[FilmTask], jobs: int, on_done: Callable[..., None]) -> dict[str, str]:
         def then_stop(*result: object) -> None:
             on_done(*result)
             done.append(result)
@@ -192,7 +199,7 @@ def test_a_stopped_run_goes_on_to_the_same_dataset(
         return extract_films(tasks, jobs, then_stop)
 
     with monkeypatch.context() as stopping:
-        stopping.setattr(command, "extract_films", stops_after_one)
+        stopping.setattr(data_prep.film_dataset, "extract_films", stops_after_one)
         assert run(folder, out, *asked) == 130
     assert len(done) == 1
     assert not (out / "dataset.json").exists()
@@ -201,6 +208,34 @@ def test_a_stopped_run_goes_on_to_the_same_dataset(
     before = json.loads((out / "dataset.json").read_text())
     assert run(folder, out, *asked) == 0  # finished: nothing is done again
     assert json.loads((out / "dataset.json").read_text()) == before
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"--val-share": "0.4"}, "(val_share: 0.3, now 0.4)"),  # the same draw: one of three videos
+        ({"--seed": "5"}, "(seed: 0, now 5"),
+        ({"--crop-size": "64"}, "(crop_size: 48, now 64)"),
+        ({"--max-gap": "0.5"}, "(max_gap_s: 0.2, now 0.5)"),
+    ],
+)
+def test_a_changed_setting_on_a_begun_folder_is_named(
+    folder: Path, made: Path, changed: dict[str, str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = {"--labels": str(folder / "labels"), "--val-share": "0.3", **changed}
+    assert run(folder, made, *(f"{name}={value}" for name, value in given.items())) == 2
+    error = capsys.readouterr().err
+    assert f"{made} was begun with other settings {said}" in error
+    assert "annotated_rows" not in error
+
+
+def test_videos_without_a_share_for_val_are_split_own_and_training_says_what_to_do(
+    folder: Path, tmp_path: Path
+) -> None:
+    assert run(folder, tmp_path / "out", f"--labels={folder / 'labels'}") == 0
+    assert len(PreparedDataset(tmp_path / "out", "own").tracks) == 6
+    with pytest.raises(UsageError, match=r"no split 'train'; its tracks.csv names: own\. Name one of .*--val-share"):
+        PreparedDataset(tmp_path / "out", "train")
 
 
 @pytest.mark.parametrize(
@@ -213,6 +248,9 @@ def test_a_stopped_run_goes_on_to_the_same_dataset(
         (["--labels=LABELS", "--val-share=0.3", "--split=train"], "that split is drawn by --val-share"),
         (["--labels=LABELS", "--crop-size=15"], "--crop-size=15: expected an even number"),
         (["--labels=nowhere"], "nowhere"),
+        (["--labels=EMPTY"], "holds no row"),
+        (["--boxes=EMPTY"], "empty.csv: "),
+        (["--labels=SLOW"], "rows of a face stand 0.50 s apart; more than --max-gap 0.2 begins a new track"),
         (["--labels=STRANGERS"], "the tables name none of the 3 videos in"),
     ],
 )
@@ -221,7 +259,16 @@ def test_what_a_user_gets_wrong_is_told_in_one_line(
 ) -> None:
     strangers = tmp_path / "strangers.csv"
     strangers.write_text("someone,0.00,0.1,0.1,0.2,0.2,NOT_SPEAKING,someone:1\n")
-    names = {"BOXES": folder / "boxes.csv", "LABELS": folder / "labels", "STRANGERS": strangers}
+    empty, slow = tmp_path / "empty.csv", tmp_path / "slow.csv"
+    empty.write_text("video_id,frame_timestamp,x1,y1,x2,y2,label,entity_id\n")
+    slow.write_text("".join(f"007,{n / 2},0.1,0.1,0.2,0.2,NOT_SPEAKING,a\n" for n in range(11)))
+    names = {
+        "EMPTY": empty,
+        "SLOW": slow,
+        "BOXES": folder / "boxes.csv",
+        "LABELS": folder / "labels",
+        "STRANGERS": strangers,
+    }
     given = []
     for argument in arguments:
         name, _, value = argument.partition("=")

@@ -188,8 +188,8 @@ def test_faults_of_a_talknet_layout_are_found_whether_headers_or_content_tell(
     assert found == {
         "tracks have no sound file": (1, 1),
         "tracks are labelled as speaking over silent or constant sound": (1, 1),
-        "crop files show one frozen picture although somebody speaks": (1, 1),
-        "crop files stop decoding before their end": (1, 1),
+        "picture folders show one frozen picture although somebody speaks": (1, 1),
+        "tracks have a picture or sound that cannot be decoded": (1, 1),
     }
     skipped = skipped_tracks(verification.faults, "train", verification.listed["train"])
     assert sorted(video_id for video_id, _ in skipped.tracks) == ["train0", "train1", "train2", "train3"]

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 from avfusion.errors import AvfusionError
 from avfusion.evaluation.source_rows import score_source_rows
-from avfusion.tracks import LabelTable, ScoreTable
+from avfusion.tracks import LabelTable, ScoreTable, read_labels, write_scores
 
 
 def columns(rows: list[tuple[str, int, str]]) -> dict[str, np.ndarray]:
@@ -59,3 +62,20 @@ def test_rows_of_tracks_that_were_left_out_are_left_out_on_demand() -> None:
     assert found.score.tolist() == [0.1]
     with pytest.raises(AvfusionError, match="2 of 2 annotated rows"):
         score_source_rows(source, scores([("w", 0, "a", 0.1)]), partial=True)
+
+
+def test_the_official_tool_finds_every_row_in_the_score_file(tmp_path: Path) -> None:
+    """It joins rows by the text of the time and the entity, and wants boxes equal within 1e-9."""
+    rows = [["v", f"{n / 29.97:.6f}", f"{0.1 + n / 7:.9f}", "0.0277778", f"{0.2 + n / 7:.9f}", "0.7"] for n in range(4)]
+    text = "".join(",".join([*row, "NOT_SPEAKING", "a"]) + "\n" for row in rows)
+    (tmp_path / "val.csv").write_text(text)
+    source = read_labels(tmp_path / "val.csv", keep_texts=True)
+    _, found = score_source_rows(source, scores([("v", 40 * n, "a", 0.1 * n) for n in range(4)]))
+    write_scores(tmp_path / "scores.csv", found)
+    written = [line.split(",") for line in (tmp_path / "scores.csv").read_text().splitlines()[1:]]
+    assert [row[:6] for row in written] == rows
+    # Rows that are left out take their texts along.
+    kept, _ = score_source_rows(source, scores([("v", 100, "a", 0.1)]), partial=True)
+    assert kept.texts is not None
+    assert kept.texts.tolist() == [",".join(rows[3][1:])]
+    assert replace(kept, texts=None).timestamp_ms.tolist() == [100]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 
 import av
@@ -41,6 +42,15 @@ def track(entity_id: str, start: int, num_frames: int, left: float = 0.1, size: 
     return GridTrack(entity_id, start, boxes)
 
 
+def crops_of(film: Path, tracks: list[GridTrack], size: int) -> dict[str, NDArray[np.uint8]]:
+    """All crops of each track, which must come in their order."""
+    crops: dict[str, list[NDArray[np.uint8]]] = {}
+    for piece, index, crop in extract_tracks(film, tracks, size):
+        assert index == len(crops.setdefault(piece.entity_id, []))
+        crops[piece.entity_id].append(crop)
+    return {entity_id: np.stack(some) for entity_id, some in crops.items()}
+
+
 def test_crops_equal_those_of_the_whole_film_in_memory(film: Path) -> None:
     tracks = [
         track("late", 20, 20, 0.6),
@@ -48,7 +58,7 @@ def test_crops_equal_those_of_the_whole_film_in_memory(film: Path) -> None:
         track("one", 7, 1),
         track("over", 3, 9, -0.1),
     ]
-    found = {piece.entity_id: crops for piece, crops in extract_tracks(film, tracks, 32)}
+    found = crops_of(film, tracks, 32)
     frames = read_retimed(film).frames
     for piece in tracks:
         boxes_px = piece.boxes_xyxy.astype(np.float64) * np.array([96, 64, 96, 64])
@@ -57,21 +67,25 @@ def test_crops_equal_those_of_the_whole_film_in_memory(film: Path) -> None:
 
 
 def test_each_crop_shows_its_own_frame(film: Path) -> None:
-    ((piece, crops),) = extract_tracks(film, [track("left", 5, 30, left=0.15, size=0.1)], 16)
-    assert piece.start_frame == 5
+    (crops,) = crops_of(film, [track("left", 5, 30, left=0.15, size=0.1)], 16).values()
     level: NDArray[np.float64] = crops[:, 6:10, 6:10].mean(axis=(1, 2))
     np.testing.assert_allclose(level, 20 + 5 * np.arange(5, 35), atol=2)
 
 
-def test_tracks_come_when_their_last_frame_has_passed(film: Path) -> None:
-    tracks = [track("b", 0, 30), track("a", 2, 5), track("c", 29, 1)]
-    order = [piece.entity_id for piece, _ in extract_tracks(film, tracks, 16)]
-    assert order[0] == "a"
-    assert set(order[1:]) == {"b", "c"}
+def test_crops_come_one_by_one_while_the_film_runs(film: Path) -> None:
+    found = extract_tracks(film, [track("a", 2, 3), track("b", 3, 30)], 16)
+    order = [(piece.entity_id, index) for piece, index, _ in itertools.islice(found, 6)]
+    assert order == [("a", 0), ("a", 1), ("b", 0), ("a", 2), ("b", 1), ("b", 2)]
+
+
+def test_a_face_whose_boxes_have_no_area_is_named(film: Path) -> None:
+    nowhere = GridTrack("flat:1", 3, np.tile(np.array([0.2, 0.3, 0.2, 0.6], dtype=np.float32), (5, 1)))
+    with pytest.raises(AvfusionError, match=r"face 'flat:1' at 0\.12 s: box 0 is .* expected finite x1 < x2"):
+        list(extract_tracks(film, [nowhere], 16))
 
 
 def test_a_stamp_rounded_to_the_frame_after_the_last_shows_the_last_picture(film: Path) -> None:
-    ((_, crops),) = extract_tracks(film, [track("end", 35, 6, left=0.15, size=0.1)], 16)
+    (crops,) = crops_of(film, [track("end", 35, 6, left=0.15, size=0.1)], 16).values()
     np.testing.assert_allclose(crops[5].astype(int), crops[4].astype(int), atol=2)
 
 

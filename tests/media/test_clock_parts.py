@@ -41,6 +41,35 @@ def test_time_zero(picture_s: float | None, sounds_s: list[tuple[float, float]],
     assert timeline_origin(picture, starts) == seconds(expected_s)
 
 
+@pytest.mark.parametrize(
+    ("name", "codec"), [("x.mp4", "aac"), ("x.mkv", "aac"), ("x.mkv", "ac3"), ("x.mkv", "libmp3lame")]
+)
+def test_silence_that_the_file_takes_away_itself_is_not_taken_away_again(
+    tmp_path: Path, film: Any, name: str, codec: str
+) -> None:
+    track = {"codec": codec, "format": "s16p" if codec == "libmp3lame" else "fltp"}
+    found = {}
+    for at_s in (0.0, 0.03, 0.05, 0.06, 0.1):
+        times_s = [at_s + n / 25 for n in range(10)]
+        film.write(tmp_path / name, times_s=times_s, rate=1000, tracks=[track], duration_s=0.5)
+        facts = probe(tmp_path / name)
+        assert facts.picture_starts_s is not None
+        found[at_s] = round(facts.picture_starts_s, 3)
+    assert found == {0.0: 0.0, 0.03: 0.0, 0.05: 0.05, 0.06: 0.06, 0.1: 0.1}
+
+
+def test_the_frame_in_which_sound_starts_is_right_at_every_frame_edge() -> None:
+    """0.28 * 25 is less than 7."""
+    for frame in range(2000):
+        clock = SoundClock()
+        clock.starts_s = frame / 25
+        assert clock.starts_frame == frame
+        clock.starts_s = frame / 25 + 0.03
+        assert clock.starts_frame == frame
+    clock.starts_s = -0.1
+    assert clock.starts_frame == 0
+
+
 def retime(times_s: list[float], last_duration_s: float = 0.0) -> list[int]:
     retimer: Retimer[int] = Retimer()
     out = [item for number, time_s in enumerate(times_s) for item in retimer.push(time_s, number)]
@@ -53,18 +82,35 @@ def test_25_a_second_passes_through() -> None:
     assert retime([n / 25 for n in range(7)]) == list(range(7))
 
 
-def test_every_instant_shows_the_nearest_item() -> None:
+def test_every_instant_shows_the_nearest_item_where_items_come_fast() -> None:
     rng = np.random.default_rng(0)
-    times_s = np.cumsum(rng.uniform(0.005, 0.09, 200)) - 0.005
+    times_s = np.cumsum(rng.uniform(0.005, 0.04, 200)) - 0.005
     shown = retime(times_s.tolist())
     nearest = [int(np.abs(times_s - n / 25).argmin()) for n in range(len(shown) - 1)]
     assert shown[:-1] == nearest
 
 
+def test_no_item_is_shown_more_than_half_a_frame_before_its_time_however_long_the_one_before_stood() -> None:
+    rng = np.random.default_rng(1)
+    times_s = np.append(0.0, np.cumsum(rng.uniform(0.005, 0.9, 200)))
+    shown = retime(times_s.tolist())
+    early_s = times_s[shown] - np.arange(len(shown)) / 25
+    assert early_s[1:].max() <= 0.02 + 1e-9
+    next_s = np.append(times_s, np.inf)[np.array(shown) + 1]
+    assert (np.arange(len(shown) - 1) / 25 <= next_s[:-1]).all()  # and none stays past the next one's
+
+
+def test_a_long_hold_is_told() -> None:
+    retimer: Retimer[int] = Retimer()
+    shown = [item for number, time_s in enumerate([0.0, 0.04, 3.0, 3.04]) for item in retimer.push(time_s, number)]
+    assert shown == [0] + [1] * 74 + [2]
+    assert (round(retimer.longest_hold_s, 6), retimer.held_at_s) == (2.96, 0.04)
+
+
 def test_a_late_first_item_is_shown_from_the_start_and_a_last_one_as_long_as_told() -> None:
     assert retime([0.2, 0.24]) == [0, 0, 0, 0, 0, 0, 1]
     assert retime([0.0, 0.04], last_duration_s=0.2) == [0, 1, 1, 1, 1, 1]
-    assert retime([0.0, 0.08]) == [0, 1, 1, 1]  # half past: the later one; then one more step
+    assert retime([0.0, 0.08]) == [0, 0, 1, 1]
     assert retime([0.0]) == [0]
     assert retime([0.0], last_duration_s=0.12) == [0, 0, 0]
     assert retime([]) == []

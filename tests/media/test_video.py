@@ -6,6 +6,7 @@ import multiprocessing
 import pickle
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -142,6 +143,31 @@ def test_an_open_reader_can_be_pickled(numbered_file: Path) -> None:
     reader = VideoReader(numbered_file)
     reader.read(0, 1)
     assert numbers_of(pickle.loads(pickle.dumps(reader)).read(7, 2)) == [7, 8]
+
+
+@pytest.mark.skipif("not __import__('pathlib').Path('/proc/self/fd').exists()", reason="needs /proc")
+@pytest.mark.parametrize("hidden", [False, True])
+def test_a_closed_reader_holds_no_file_and_reads_again(
+    numbered_file: Path, hidden: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if hidden:
+        monkeypatch.setitem(sys.modules, "decord", None)
+        monkeypatch.setattr("warnings.warn", lambda *_, **__: None)
+
+    def times_open() -> int:
+        links = []
+        for link in Path("/proc/self/fd").iterdir():
+            with suppress(FileNotFoundError):
+                links.append(link.resolve())
+        return links.count(numbered_file.resolve())
+
+    before = times_open()
+    reader = VideoReader(numbered_file)
+    reader.read(0, 1)
+    assert times_open() == before + 1
+    reader.close()
+    assert times_open() == before
+    assert numbers_of(reader.read(7, 2)) == [7, 8]
 
 
 def _read_in_child(reader: VideoReader, queue: multiprocessing.Queue[list[int]]) -> None:

@@ -7,17 +7,15 @@ matrix products start threads of their own, which wait busily. The processes her
 from __future__ import annotations
 
 import multiprocessing
-import os
 import signal
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 
 from avfusion.data.clips import Clip
 from avfusion.data.synthetic.dataset import SyntheticDataset
+from avfusion.processes import available_cores, one_thread_each
 
 TRACKS_WORTH_A_PROCESS = 100  # one takes a second to start, a track 35 ms
 MOST_PROCESSES = 16
-_THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
 
 _dataset: SyntheticDataset | None = None  # in a rendering process: what it renders
 
@@ -34,12 +32,12 @@ def read_many(dataset: SyntheticDataset, tracks: Sequence[int], processes: int |
         The clips, equal to those of ``dataset.read``, bit for bit.
     """
     if processes is None:
-        processes = min(_cores(), MOST_PROCESSES, len(tracks) // TRACKS_WORTH_A_PROCESS)
+        processes = min(available_cores(), MOST_PROCESSES, len(tracks) // TRACKS_WORTH_A_PROCESS)
     if processes < 2:
         yield from map(dataset.read, tracks)
         return
     context = multiprocessing.get_context("spawn")  # a fork would copy torch's threads in whatever state they are
-    with _one_thread_each():
+    with one_thread_each():
         pool = context.Pool(processes, _begin, (dataset,))
     with pool:
         yield from pool.imap(_render, tracks, chunksize=4)
@@ -54,23 +52,3 @@ def _begin(dataset: SyntheticDataset) -> None:
 def _render(track: int) -> Clip:
     assert _dataset is not None
     return _dataset.read(track)
-
-
-def _cores() -> int:
-    """Cores this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-@contextmanager
-def _one_thread_each() -> Iterator[None]:
-    """Processes started inside use one thread for numpy's products."""
-    before = {key: os.environ.get(key) for key in _THREADS}
-    os.environ.update(dict.fromkeys(_THREADS, "1"))
-    try:
-        yield
-    finally:
-        for key, value in before.items():
-            if value is None:
-                del os.environ[key]
-            else:
-                os.environ[key] = value

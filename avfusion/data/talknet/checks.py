@@ -159,11 +159,11 @@ def _loader_faults(row: LoaderRow, entity: Annotation) -> Iterator[tuple[str, st
 
 
 def _notes(dataset: TalkNetDataset) -> Iterator[Finding]:
-    left_out = dataset.num_listed - len(dataset.entities)
-    if left_out:
+    if dataset.not_in_loader:
         what = f"tracks of {dataset.split}_orig.csv are not in {dataset.split}_loader.csv and are left out"
         advice = "nothing, if that file is meant to choose the tracks"
-        yield Finding(what, [f"csv/{dataset.split}_loader.csv"] * left_out, dataset.num_listed, advice, is_note=True)
+        total = len(dataset.entities) + len(dataset.not_in_loader)
+        yield Finding(what, dataset.not_in_loader, total, advice, is_note=True)
     if all(track.speaking.all() for track in dataset.tracks):
         what = "tracks speak in every frame: AVA's test rows look so, whose labels are not public"
         advice = "an AP over these labels means nothing"

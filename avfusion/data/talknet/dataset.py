@@ -26,6 +26,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,7 +34,7 @@ from numpy.typing import NDArray
 from avfusion.clock import SAMPLE_RATE, SAMPLES_PER_VIDEO_FRAME
 from avfusion.data.annotations import Annotation, read_annotations
 from avfusion.data.clips import Clip, Skipped
-from avfusion.data.frame_grid import FRAME_MS, to_grid
+from avfusion.data.frame_grid import FRAME_MS, nearest_rows, to_grid
 from avfusion.data.talknet.tables import LoaderRow, read_loader
 from avfusion.errors import AvfusionError, UsageError
 from avfusion.media.audio import num_samples_of, read_audio
@@ -82,11 +83,13 @@ class TalkNetDataset:
         self.name = self.root.resolve().name
         self.skipped = skipped or Skipped()
         self.entities = read_annotations(self.root / "csv" / f"{split}_orig.csv", "unitalk")
-        self.num_listed = len(self.entities)
+        self.not_in_loader: list[str] = []  # tracks that the loader file leaves out
         loader = self.root / "csv" / f"{split}_loader.csv"
         self.loader: list[LoaderRow] | None = read_loader(loader) if loader.is_file() else None
         if self.loader is not None:
             listed = {row.entity_id for row in self.loader}
+            others = [entity for entity in self.entities if entity.entity_id not in listed]
+            self.not_in_loader = [f"{entity.entity_id!r} of {entity.video_id!r}" for entity in others]
             self.entities = [entity for entity in self.entities if entity.entity_id in listed]
         self.sources: list[Source] = []
         self.tracks: Sequence[FaceTrack] = [
@@ -96,9 +99,10 @@ class TalkNetDataset:
             for track in self._pieces(entity)
         ]
         if not self.tracks:
+            num_listed = len(self.entities) + len(self.not_in_loader)
             tables = f"csv/{split}_orig.csv" + ("" if self.loader is None else f" and csv/{split}_loader.csv")
             raise AvfusionError(
-                f"{self.root}: none of the {self.num_listed} tracks of split {split!r} can be used; compare the"
+                f"{self.root}: none of the {num_listed} tracks of split {split!r} can be used; compare the"
                 f" entity_id of {tables} with the names below clips_videos/{split} and clips_audios/{split}"
             )
 
@@ -125,7 +129,7 @@ class TalkNetDataset:
     def subset(self, indices: Sequence[int]) -> TalkNetDataset:
         """Some of the tracks alone, light enough to be sent to another process."""
         part = copy.copy(self)
-        part.entities, part.loader = [], None
+        part.entities, part.loader, part.not_in_loader = [], None, []
         part.tracks = [self.tracks[index] for index in indices]
         part.sources = [self.sources[index] for index in indices]
         return part
@@ -165,10 +169,15 @@ class TalkNetDataset:
     @property
     def source_labels(self) -> Path | None:
         """The rows as annotated, for scores on exactly those; None where the loader file chooses some of them."""
-        path = self.root / "csv" / f"{self.split}_orig.csv"
-        with path.open(encoding="utf-8-sig") as file:
-            has_header = "video_id" in file.readline().strip().split(",")
-        return path if has_header and len(self.entities) == self.num_listed else None
+        return None if self.not_in_loader else self.root / "csv" / f"{self.split}_orig.csv"
+
+    @property
+    def left_out(self) -> dict[str, Any]:
+        """What the loader file leaves out, as ``dataset.json`` of a prepared dataset tells it: what, of how many, names."""
+        if not self.not_in_loader:
+            return {}
+        what = f"tracks of {self.split} that {self.split}_loader.csv does not name"
+        return {what: {"of": len(self.entities) + len(self.not_in_loader), "names": self.not_in_loader}}
 
     def pictures(self, entity: Annotation) -> list[Path]:
         """The pictures of an entity in order of time."""
@@ -256,12 +265,6 @@ def _names(text: str) -> Iterator[str]:
     if ":" in text:
         for substitute in _COLON_SUBSTITUTES:
             yield text.replace(":", substitute)
-
-
-def nearest_rows(stamps_ms: NDArray[np.int64], times_ms: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Index of the stamp nearest to each time; halfway the earlier one. Stamps ascend."""
-    middles = (stamps_ms[:-1] + stamps_ms[1:]) / 2
-    return np.searchsorted(middles, times_ms, side="left").astype(np.int64)
 
 
 def _sound(path: Path, first_sample: int, num_frames: int) -> NDArray[np.float32]:

@@ -145,11 +145,11 @@ def _opened_header(path: Path, num_bytes: int) -> CropHeader:
     import av
 
     try:
-        with av.open(str(path)) as container:
+        with av.open(f"file:{path}", metadata_errors="replace") as container:
             stream = container.streams.video[0]
             size = (int(stream.width), int(stream.height))
             return CropHeader("", int(stream.frames), float(stream.average_rate or 0), *size, num_bytes)
-    except (av.FFmpegError, OSError, IndexError) as error:
+    except (av.FFmpegError, OSError, IndexError, AttributeError) as error:  # a stream without a decoder has no size
         reason = "empty file" if num_bytes == 0 else getattr(error, "strerror", None) or "no picture"
         return CropHeader("unreadable", num_bytes=num_bytes, reason=reason)
 
@@ -201,9 +201,10 @@ def crop_content(path: Path) -> CropContent:
     error = ""
     try:
         # The error detection of a stream's own decoder is off by default: damage would come as grey patches.
-        with av.open(str(path), options={"err_detect": "crccheck+bitstream+buffer+explode"}) as container:
+        options = {"err_detect": "crccheck+bitstream+buffer+explode"}
+        with av.open(f"file:{path}", options=options, metadata_errors="replace") as container:
             stream = container.streams.video[0]
-            stream.codec_context.options = {"err_detect": "crccheck+bitstream+buffer+explode"}
+            stream.codec_context.options = options
             promised = int(stream.frames)
             for frame in container.decode(stream):
                 if frame.is_corrupt:
@@ -213,9 +214,9 @@ def crop_content(path: Path) -> CropContent:
                 first = grey if first is None else first
                 blank.append(int(grey.max()) - int(grey.min()) <= BLANK_LEVELS)
                 change.append(int(np.abs(grey - first).max()))
-        if not error and len(blank) != promised:
+        if not error and (not blank or len(blank) != promised):
             error = f"{len(blank)} pictures came where the header promises {promised}"
-    except (av.FFmpegError, OSError, IndexError) as caught:
+    except (av.FFmpegError, OSError, IndexError, AttributeError) as caught:  # no decoder: no codec_context
         reason = getattr(caught, "strerror", None) or "no picture"
         error = f"decoding stops after {len(blank)} pictures: {reason}"
     return CropContent(error, np.array(blank, np.bool_), np.array(change, np.uint8), _digest(path))

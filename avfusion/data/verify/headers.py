@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
@@ -18,6 +17,7 @@ from avfusion.clock import SAMPLE_RATE, SAMPLES_PER_VIDEO_FRAME, VIDEO_HZ
 from avfusion.data.verify.files import CropHeader, SoundHeader, crop_header, sound_header
 from avfusion.data.verify.findings import Finding
 from avfusion.data.verify.uses import Use, of_files
+from avfusion.processes import available_cores
 
 _HEADER_THREADS = 8  # opening waits for the disk or the network more than for the processor
 _FILES_AT_A_TIME = 16
@@ -42,7 +42,7 @@ def read_headers(root: Path, uses: Sequence[Use], bar: bool) -> Headers:
     for use in uses:
         sound_uses[use.row.audio].append(use)
         crop_uses[use.row.crops].append(use)
-    with ThreadPoolExecutor(min(_HEADER_THREADS, cores() + 1)) as pool:
+    with ThreadPoolExecutor(min(_HEADER_THREADS, available_cores() + 1)) as pool:
         try:
             sound = mapped(pool, sound_header, root, sorted(sound_uses), "sound headers", bar)
             crops = mapped(pool, crop_header, root, sorted(crop_uses), "crop headers", bar)
@@ -137,8 +137,3 @@ def mapped(
 
 def _each(look: Callable[[Path], Result], paths: Sequence[Path]) -> list[Result]:
     return [look(path) for path in paths]
-
-
-def cores() -> int:
-    """Cores this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -11,17 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from avfusion.data.prepared import JoinedSplit, TrackRow, read_info, read_split, read_track_rows
-from avfusion.data.verify.content import (
-    crop_findings,
-    look_into_all,
-    look_into_some,
-    same_content,
-    sound_findings,
-    speech_levels_db,
-)
+from avfusion.data.verify.content import look_into_all, look_into_some
+from avfusion.data.verify.content_findings import crop_findings, same_content, sound_findings, speech_levels_db
 from avfusion.data.verify.findings import Finding
 from avfusion.data.verify.headers import crop_header_findings, read_headers, sound_header_findings
 from avfusion.data.verify.result import Verification, summarize
+from avfusion.data.verify.source_rows import source_row_findings
 from avfusion.data.verify.tables import (
     box_findings,
     count_findings,
@@ -65,6 +60,7 @@ def verify(
     joined, findings = _read_splits(root, rows, splits)
     uses = uses_of(joined)
     findings += label_findings(joined) + box_findings(uses) + leak_findings(uses) + silent_splits(uses)
+    findings += source_row_findings(root, joined)
     findings += count_findings(joined, info) + (left_out_findings(info) if unlisted else [])
     headers = read_headers(root, uses, bar)
     findings += sound_header_findings(headers) + crop_header_findings(headers, _crop_size(info))

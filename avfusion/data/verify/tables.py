@@ -12,11 +12,10 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from avfusion.data.box_rule import EXPECTED, far_outside, without_area
 from avfusion.data.prepared import JoinedSplit, TrackRow
 from avfusion.data.verify.findings import Finding
 from avfusion.data.verify.uses import AGAIN, Use, shared
-
-FAR_OUTSIDE = 0.5  # share of the picture by which a box may reach beyond it: more is no fraction of it (pixels?)
 
 _FAULTS = {
     "listed_twice": ("tracks are listed twice in tracks.csv", "give each track of a video an entity_id of its own"),
@@ -55,14 +54,14 @@ def box_findings(uses: Sequence[Use]) -> list[Finding]:
             continue
         looked += 1
         boxes = use.track.boxes_xyxy
-        if boxes.min() < -FAR_OUTSIDE or boxes.max() > 1 + FAR_OUTSIDE:
+        if far_outside(boxes).any():
             far.append((use, f"{use.name}: {boxes.min():g} .. {boxes.max():g}"))
-        elif not (boxes[:, 2:] > boxes[:, :2]).all():
-            empty.append((use, f"{use.name}: frame {int((boxes[:, 2:] <= boxes[:, :2]).any(axis=1).argmax())}"))
+        elif without_area(boxes).any():
+            empty.append((use, f"{use.name}: frame {int(without_area(boxes).argmax())}"))
     findings = []
     if far:
         what = "tracks have boxes far outside the picture"
-        advice = "boxes are fractions 0..1 of the picture's width and height; divide pixels by them"
+        advice = f"expected {EXPECTED}; divide pixels by the picture's width and height"
         findings.append(Finding(what, [case for _, case in far], looked, advice, frozenset(u.key for u, _ in far)))
     if empty:
         what, advice = "tracks have boxes without area", "crops may show nothing there; correct the boxes"

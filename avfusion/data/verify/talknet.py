@@ -15,20 +15,14 @@ from tqdm import tqdm
 from avfusion.data.prepared import TrackRow
 from avfusion.data.talknet.checks import check_talknet
 from avfusion.data.talknet.dataset import TalkNetDataset
-from avfusion.data.verify.content import (
-    CROP_STRETCH_FRAMES,
-    SAMPLED_FILES,
-    Looked,
-    crop_findings,
-    sound_findings,
-    speech_levels_db,
-)
+from avfusion.data.verify.content import CROP_STRETCH_FRAMES, SAMPLED_FILES, Looked
+from avfusion.data.verify.content_findings import crop_findings, sound_findings, speech_levels_db
 from avfusion.data.verify.files import CropContent, SoundContent, look_at_pictures, look_at_samples
 from avfusion.data.verify.findings import Finding
 from avfusion.data.verify.headers import Headers
 from avfusion.data.verify.result import Verification, summarize
 from avfusion.data.verify.tables import box_findings, leak_findings, silent_splits
-from avfusion.data.verify.uses import Use
+from avfusion.data.verify.uses import Use, of_files
 from avfusion.errors import AvfusionError
 
 
@@ -56,6 +50,7 @@ def verify_talknet(
     listed = {}
     sound: Looked[SoundContent] = Looked()
     crops: Looked[CropContent] = Looked()
+    broken: dict[str, str] = {}
     for split in dict.fromkeys(splits):
         dataset = TalkNetDataset(root, split)
         found = check_talknet(dataset)
@@ -69,10 +64,12 @@ def verify_talknet(
         if fast:
             whole = np.random.default_rng(seed).permutation(whole)[:SAMPLED_FILES].tolist()
         shown = tqdm(whole, desc=f"tracks of {split}", unit="track", leave=False, disable=None if bar else True)
-        _look(dataset, own, shown, fast, sound, crops)
+        _look(dataset, own, shown, fast, sound, crops, broken)
     headers = Headers({}, {}, {use.row.audio: [use] for use in uses}, {use.row.crops: [use] for use in uses})
     findings += box_findings(uses) + leak_findings(uses) + silent_splits(uses)
-    findings += sound_findings(headers, sound) + crop_findings(headers, crops)
+    what, advice = "tracks have a picture or sound that cannot be decoded", "make its files again, or copy them whole"
+    findings += of_files(what, broken, len(broken) + len(crops.content), headers.crop_uses, advice)
+    findings += sound_findings(headers, sound) + crop_findings(headers, crops, "picture folders")
     return Verification(findings, summarize(uses, speech_levels_db(headers, sound)), listed)
 
 
@@ -97,8 +94,9 @@ def _look(
     fast: bool,
     sound: Looked[SoundContent],
     crops: Looked[CropContent],
+    broken: dict[str, str],
 ) -> None:
-    """Reads tracks and keeps what they hold."""
+    """Reads tracks and keeps what they hold, or why they cannot be read."""
     for index in indices:
         track, row = dataset.tracks[index], uses[index].row
         first, count = 0, track.num_frames
@@ -108,7 +106,7 @@ def _look(
         try:
             clip = dataset.read(index, first, count)
         except AvfusionError as error:
-            crops.content[row.crops] = look_at_pictures(np.zeros((0, 1, 1), np.uint8), str(error))
+            broken[row.crops] = str(error)
             continue
         # Up to a frame and a half at the end is padding by the layout's own rule, which is no lost sound.
         sound.content[row.audio] = look_at_samples(clip.audio)

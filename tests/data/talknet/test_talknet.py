@@ -332,6 +332,9 @@ def test_a_track_that_only_the_loader_file_names_is_told(root: Path) -> None:
     )
     assert lines[1].startswith("1 of 8 tracks of train_orig.csv are not in train_loader.csv and are left out")
     assert [finding.is_note for finding in findings] == [False, True]
+    found = {"of": 8, "names": ["'f1:3' of 'f1'"]}
+    left_out = TalkNetDataset(root, "train").left_out  # goes into the report
+    assert left_out == {"tracks of train that train_loader.csv does not name": found}
 
 
 def test_labels_that_are_no_labels_are_noted(root: Path) -> None:

@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 import soundfile
 
-from avfusion.data.verify.files import crop_content, crop_header, sound_content, sound_header
+from avfusion.data.annotations import read_annotations
+from avfusion.data.verify.files import crop_content, crop_header, crop_stretch, sound_content, sound_header
 from avfusion.data.verify.findings import Finding
 from avfusion.data.verify.prepared import verify
 from avfusion.data.verify.result import skipped_tracks
@@ -352,6 +353,29 @@ def test_tables_that_are_wrong_are_told(
     assert (fault.what, len(fault.cases), fault.total, len(fault.tracks)) == (what, cases, total, tracks)
 
 
+@pytest.mark.parametrize(("x1", "is_fine"), [("-0.700000", True), ("-1.000000", True), ("-1.100000", False)])
+def test_a_box_is_refused_here_exactly_if_the_extraction_refuses_it(root: Path, x1: str, is_fine: bool) -> None:
+    path = root / "labels" / "train.csv"
+    lines = path.read_text().splitlines(keepends=True)
+    path.write_text("".join(x.replace(",0.100000,", f",{x1},") if x.startswith("train3,") else x for x in lines))
+    assert (verify(root, fast=True, bar=False).faults == []) == is_fine
+    if is_fine:
+        assert len(read_annotations(path)) == 8
+    else:
+        with pytest.raises(AvfusionError, match="not pixels"):
+            read_annotations(path)
+
+
+def test_a_box_without_area_is_a_note_and_does_not_stop_the_extraction(root: Path) -> None:
+    """Such rows are in AVA-like corpora; the crop then follows the boxes around them."""
+    path = root / "labels" / "train.csv"
+    edit_text(path, "train3,0.400,0.100000,0.200000,0.300000", "train3,0.400,0.100000,0.200000,0.100000")
+    note = only(list(verify(root, fast=True, bar=False).findings))
+    assert note.is_note
+    assert note.cases == ["'train3:1' of 'train3' (train): frame 10"]
+    assert len(read_annotations(path)) == 8
+
+
 def test_splits_that_share_a_video_a_group_or_a_file_are_told(root: Path) -> None:
     def leak(rows: list[dict[str, str]]) -> None:
         rows[0]["group"] = rows[8]["group"] = "clip 1"
@@ -441,3 +465,32 @@ def test_files_that_no_reader_understands_are_told_and_never_raise(shared: Path,
     assert "decoding stops" in crop_content(media / "text_named.mp4").error
     assert sound_header(media / "text_named.mp4").state == "unreadable"
     assert sound_content(media / "text_named.mp4").error
+
+
+def test_a_crop_file_cut_at_any_byte_is_told_by_its_header_and_never_raises(tmp_path: Path) -> None:
+    """The table of pictures comes last in the file, so some cuts leave a header that opens and promises everything."""
+    path, cut = tmp_path / "whole.mp4", tmp_path / "cut.mp4"
+    write_crops(path, moving(3, size=16))
+    content, whole = path.read_bytes(), crop_content(path)
+    assert crop_header(path).state == whole.error == ""
+    states = set()
+    for size in range(len(content)):
+        cut.write_bytes(content[:size])
+        states.add(crop_header(cut).state)
+        found = crop_content(cut)
+        assert found.error or found.change.tolist() == whole.change.tolist(), size  # what follows the tables is no loss
+        assert crop_stretch(cut, 0, 3).error or not found.error, size
+    assert states == {"unreadable", "cut"}
+
+
+def test_a_crop_file_with_a_damaged_header_never_raises(tmp_path: Path) -> None:
+    """Other bytes anywhere in the header: an unknown codec, names that are no text, counts beyond the file."""
+    path, damaged = tmp_path / "whole.mp4", tmp_path / "damaged.mp4"
+    write_crops(path, moving(3, size=16))
+    content = path.read_bytes()
+    rng = np.random.default_rng(0)
+    for start in range(content.index(b"moov") - 4, len(content) - 4, 3):
+        damaged.write_bytes(content[:start] + rng.bytes(4) + content[start + 4 :])
+        crop_header(damaged)
+        crop_content(damaged)
+        crop_stretch(damaged, 0, 3)

@@ -1,0 +1,50 @@
+"""Files that appear whole or not at all: written beside their place under a name ending in ``.part``, then renamed."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any, TextIO
+
+
+@contextmanager
+def whole_file(path: str | os.PathLike[str]) -> Iterator[Path]:
+    """Gives a place to write to; what lies there becomes ``path`` when the block ends well, and is removed otherwise.
+
+    Folders are made. Several runs, on several machines too, may write the same file: the last one's stays.
+    """
+    target = Path(path)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    part = target.with_name(f"{target.name}.{uuid.uuid4().hex[:12]}.part")
+    try:
+        yield part
+        os.replace(part, target)
+    except BaseException:
+        part.unlink(missing_ok=True)
+        raise
+
+
+@contextmanager
+def whole_text_file(path: str | os.PathLike[str]) -> Iterator[TextIO]:
+    """A UTF-8 text file to write, line ends as given; it appears as :func:`whole_file` says."""
+    with whole_file(path) as part, part.open("w", encoding="utf-8", newline="") as file:
+        yield file
+
+
+def lock(file: IO[Any]) -> bool:
+    """Locks an open file until it is closed, or the process ends; False where another process holds it.
+
+    File systems and systems (Windows) without such locks leave it unlocked.
+    """
+    try:
+        import fcntl
+
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except (ImportError, OSError):
+        pass
+    return True
