@@ -22,7 +22,9 @@ def whole_file(path: str | os.PathLike[str]) -> Iterator[Path]:
     try:
         yield part
         os.replace(part, target)
-    except BaseException:
+    except BaseException as error:
+        if isinstance(error, OSError) and error.filename is None:  # a write that finds no room does not say where
+            error.filename = os.fspath(target)
         part.unlink(missing_ok=True)
         raise
 

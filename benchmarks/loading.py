@@ -37,7 +37,8 @@ from avfusion.clock import SAMPLES_PER_VIDEO_FRAME
 from avfusion.config import DataConfig
 from avfusion.data.batching import ClipLoader, Examples, TrainingSampler
 from avfusion.data.clips import ClipDataset
-from avfusion.data.prepared import PreparedDataset, TrackRow
+from avfusion.data.prepared import PreparedDataset
+from avfusion.data.prepared_tables import TrackRow
 from avfusion.data.prepared_writer import PreparedWriter, SceneRecord
 from avfusion.data.synthetic import SyntheticDataset
 from avfusion.data.talknet.dataset import TalkNetDataset

@@ -26,7 +26,7 @@ from tqdm import tqdm
 from avfusion.clock import SAMPLES_PER_VIDEO_FRAME
 from avfusion.data.compose import Scene, SourceClip, compose_scene, still_order, to_reference_level
 from avfusion.data.compose_plan import ClipFacts, Recipe, plan_scenes, split_names
-from avfusion.data.prepared import TrackRow
+from avfusion.data.prepared_tables import TrackRow
 from avfusion.data.prepared_writer import LeftOut, PreparedWriter, SceneRecord, crops_path, safe_name
 from avfusion.errors import AvfusionError, CommandParser, UsageError, run_command
 from avfusion.faces.crop import CROP_SCALE

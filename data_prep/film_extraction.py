@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from tqdm import tqdm
 
 from avfusion.clock import SAMPLE_RATE, SAMPLES_PER_VIDEO_FRAME, VIDEO_HZ
-from avfusion.data.prepared import TrackRow
+from avfusion.data.prepared_tables import TrackRow
 from avfusion.data.prepared_writer import SceneRecord, audio_path, crops_path, safe_name
 from avfusion.errors import AvfusionError
 from avfusion.faces.extract import extract_tracks

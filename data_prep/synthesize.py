@@ -19,7 +19,7 @@ from typing import Any
 
 from tqdm import tqdm
 
-from avfusion.data.prepared import TrackRow
+from avfusion.data.prepared_tables import TrackRow
 from avfusion.data.prepared_writer import PreparedWriter, SceneRecord, safe_name
 from avfusion.data.synthetic import SceneTruth, SyntheticDataset
 from avfusion.errors import CommandParser, UsageError, run_command

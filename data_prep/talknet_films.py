@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from tqdm import tqdm
 
 from avfusion.clock import SAMPLE_RATE, SAMPLES_PER_AUDIO_FRAME, SAMPLES_PER_VIDEO_FRAME
-from avfusion.data.prepared import TrackRow
+from avfusion.data.prepared_tables import TrackRow
 from avfusion.data.prepared_writer import SceneRecord, audio_path, crops_path
 from avfusion.data.talknet.dataset import SAMPLES_PER_MS, TalkNetDataset
 from avfusion.errors import AvfusionError

@@ -29,7 +29,7 @@ def small_dataset() -> Callable[..., Path]:
     """Writes a small prepared dataset without a fault: tracks of 30 frames that speak in their second half."""
 
     def write(root: Path, counts: Mapping[str, int] | None = None, labelled: bool = True, frames: int = 30) -> Path:
-        from avfusion.data.prepared import TrackRow
+        from avfusion.data.prepared_tables import TrackRow
         from avfusion.data.prepared_writer import PreparedWriter, SceneRecord
 
         writer = PreparedWriter(root, "small", "python -m test", crop_size=32, settings={})

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import errno
+import io
+import re
 import sys
+from pathlib import Path
 
 import pytest
 
-from avfusion.errors import CommandParser, run_command
+from avfusion.errors import AvfusionError, CommandParser, run_command
 from avfusion.models import cost
 
 
@@ -59,3 +63,30 @@ def test_the_cost_command_tells_in_one_line(
     error = capsys.readouterr().err
     assert error.startswith(said)
     assert error.count("\n") == 1
+
+
+def test_names_are_shown_on_one_line_whatever_is_in_them(capsys: pytest.CaptureFixture[str]) -> None:
+    def body() -> None:
+        raise AvfusionError("no video file at a\nb\x1b[31m é 人\u2028\udcff.mp4")
+
+    assert run_command(body) == 1
+    assert capsys.readouterr().err == "error: no video file at a\\nb\\x1b[31m é 人\\u2028\\udcff.mp4\n"
+
+
+def test_a_name_that_the_terminal_cannot_show_ends_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    written = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(written, encoding="ascii", write_through=True))
+    assert run_command(lambda: print("é.mp4: 3 frames")) == 0
+    assert written.getvalue() == b"\\xe9.mp4: 3 frames\n"
+
+
+@pytest.mark.parametrize(("number", "told"), [(errno.ENOSPC, ""), (errno.EDQUOT, r" \(a quota\)")])
+def test_a_full_disk_is_told_with_the_place_and_what_is_free(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], number: int, told: str
+) -> None:
+    def body() -> None:
+        raise OSError(number, "No space left on device", str(tmp_path / "new" / "x.mp4"))
+
+    assert run_command(body) == 1
+    said = rf"error: disk full at .*x\.mp4{told}, \d+ bytes free; make room and run the same command again\n"
+    assert re.fullmatch(said, capsys.readouterr().err)

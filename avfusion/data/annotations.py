@@ -159,6 +159,7 @@ def _read_asw(file: Path) -> _Table:
             speaking.append(label == 1)
             scored.append(counts == 1)
             entities.append(f"{file.stem}:{track}")
+    texts = [",".join(map(repr, [time_s, *box])) for time_s, box in zip(times, boxes, strict=True)]
     table = FaceTable(
         video_id=np.array([file.stem] * len(times), dtype=np.object_),
         timestamp_ms=milliseconds(np.array(times, dtype=np.float64)),
@@ -166,9 +167,7 @@ def _read_asw(file: Path) -> _Table:
         entity_id=np.array(entities, dtype=np.object_),
         line=np.zeros(len(times), dtype=np.int64),
         path=str(file),
-        texts=np.array(
-            [",".join(map(repr, [time_s, *box])) for time_s, box in zip(times, boxes, strict=True)], dtype=np.object_
-        ),
+        texts=np.array(texts, dtype=np.object_),
     )
     return table, np.array(speaking, dtype=np.bool_), np.array(scored, dtype=np.bool_)
 

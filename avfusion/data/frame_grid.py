@@ -91,8 +91,8 @@ def _check_spacing(annotations: list[Annotation], max_gap_s: float) -> None:
         apart_s = float(np.median(steps_ms)) / 1000
         raise UsageError(
             f"{annotations[0].video_id!r}: rows of a face stand {apart_s:.2f} s apart; more than --max-gap "
-            f"{max_gap_s:g} begins a new track, so most tracks would be one frame long. If the stamps are seconds, give "
-            f"--max-gap {apart_s:g}; if they are milliseconds or frame numbers, make them seconds"
+            f"{max_gap_s:g} begins a new track, so most tracks would be one frame long. If the stamps are seconds, "
+            f"give --max-gap {apart_s:g}; if they are milliseconds or frame numbers, make them seconds"
         )
 
 

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from avfusion.clock import SAMPLE_RATE, VIDEO_HZ
 from avfusion.data.journal import Journal
-from avfusion.data.prepared import EXTRA_COLUMNS, FORMAT_VERSION, TRACK_COLUMNS, UNLABELLED, TrackRow
+from avfusion.data.prepared_tables import EXTRA_COLUMNS, FORMAT_VERSION, TRACK_COLUMNS, UNLABELLED, TrackRow
 from avfusion.errors import AvfusionError
 from avfusion.files import whole_text_file
 from avfusion.media.audio import write_audio

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 
 from avfusion.clock import SAMPLE_RATE, SAMPLES_PER_AUDIO_FRAME, SAMPLES_PER_VIDEO_FRAME
 from avfusion.errors import AvfusionError
-from avfusion.media.written import telling_why
+from avfusion.media.written import check_sound_end, telling_why
 
 FFT_SIZE = 400  # 25 ms
 LOG_FLOOR = 1e-6  # about the power of rounding noise of 16-bit sound; keeps digital silence finite
@@ -218,6 +218,7 @@ def write_audio_blocks(path: str | Path, blocks: Iterable[NDArray[np.float32]]) 
                     )
                 file.write(np.clip(audio, -1.0, 1.0))
                 num_samples += len(audio)
+        check_sound_end(part, num_samples)
         part.replace(path)
     except BaseException:
         part.unlink(missing_ok=True)

@@ -24,6 +24,7 @@ from avfusion.media.demux import Decoded, read_frames_once
 from avfusion.media.picture import even_yuv420p
 from avfusion.media.sound_clock import SoundClock
 from avfusion.media.source import SourceFacts
+from avfusion.media.written import check_sound_end
 
 FILES = ("video.mp4", "audio.flac")
 PARTS = ("video.mp4.part", "audio.flac.part", "audio.flac.cut.part", "ingest.json.part")
@@ -94,8 +95,10 @@ class IngestWriter:
             check_samples(self.source, self.clock, self.salvage)
             self.sound_samples = self.clock.position
             self._pad_sound()
+        check_sound_end(self.audio_part, max(self.sound_samples, self.num_samples))
         if self.sound_samples > self.num_samples:
             self._cut_sound()
+            check_sound_end(self.audio_part, self.num_samples)
 
     @property
     def num_frames(self) -> int:

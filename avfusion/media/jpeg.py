@@ -22,6 +22,7 @@ from avfusion.errors import AvfusionError
 from avfusion.media.video import to_grey
 
 _END_OF_IMAGE = b"\xff\xd9"
+_PNG = b"\x89PNG"
 _TAIL_BYTES = 1024  # some writers put bytes behind the picture's end
 
 
@@ -64,6 +65,8 @@ def _decoded(decoder: Any, path: Path) -> NDArray[np.uint8]:
         frames = []
     if len(frames) != 1:
         found = f"{len(content)} bytes that cannot be decoded to their end"
+        if content.startswith(_PNG):
+            raise AvfusionError(f"{path} is a PNG picture, expected JPEG: write its folder's pictures as JPEG")
         raise AvfusionError(f"{path} is no whole JPEG picture ({found}); copy or make the file again")
     (frame,) = frames
     if not frame.format.name.startswith(("yuv", "gray")):  # JPEG of red, green and blue, or of printing colors

@@ -1,11 +1,13 @@
 """Names the reason when a media file cannot be written: a full disk is not the fault of the film being converted.
 
-libsndfile tells no more than "System error", PyAV at times only that its callback failed; the system is asked again.
+libsndfile tells no more than "System error", and nothing where its last bytes found no room; PyAV at times only that
+its callback failed. The system is asked again.
 """
 
 from __future__ import annotations
 
 import errno
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -34,6 +36,26 @@ def telling_why(path: Path) -> Iterator[None]:
                 raise
             raise OSError(error.errno, error.strerror, str(path)) from error
         raise _asked_again(path, str(error)) from error
+
+
+def check_sound_end(path: Path, num_samples: int) -> None:
+    """Reads the last sample of a file just closed: its last bytes may have found no room without a word.
+
+    Raises:
+        OSError: it is not there.
+    """
+    import soundfile
+
+    if num_samples == 0:
+        return
+    try:
+        with soundfile.SoundFile(os.fsencode(path)) as file:
+            file.seek(num_samples - 1)
+            whole = len(file) == num_samples and len(file.read(1)) == 1
+    except soundfile.SoundFileRuntimeError:
+        whole = False
+    if not whole:
+        raise _asked_again(path, "its end is missing")
 
 
 def _asked_again(path: Path, told: str) -> OSError:

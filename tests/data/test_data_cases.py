@@ -13,7 +13,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from avfusion.data.prepared import PreparedDataset, TrackRow
+from avfusion.data.prepared import PreparedDataset
+from avfusion.data.prepared_tables import TrackRow
 from avfusion.data.prepared_writer import PreparedWriter, SceneRecord
 from avfusion.errors import run_command
 from avfusion.evaluation.join import join

@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from torch.utils.data import DataLoader, Dataset
 
 from avfusion.data.clips import Skipped
-from avfusion.data.prepared import PreparedDataset, TrackRow
+from avfusion.data.prepared import PreparedDataset
+from avfusion.data.prepared_tables import TrackRow
 from avfusion.data.prepared_writer import PreparedWriter, SceneRecord, crops_path, safe_name
 from avfusion.errors import AvfusionError, UsageError
 from avfusion.media.audio import write_audio

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from avfusion.data.journal import begun_settings
-from avfusion.data.prepared import PreparedDataset, TrackRow
+from avfusion.data.prepared import PreparedDataset
+from avfusion.data.prepared_tables import TrackRow
 from avfusion.data.prepared_writer import PreparedWriter, SceneRecord
 from avfusion.errors import AvfusionError, UsageError
 from avfusion.tracks import read_labels, read_unlabeled

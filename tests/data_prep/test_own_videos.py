@@ -229,9 +229,7 @@ def test_a_changed_setting_on_a_begun_folder_is_named(
     assert "annotated_rows" not in error
 
 
-def test_videos_without_a_share_for_val_are_split_own_and_training_says_what_to_do(
-    folder: Path, tmp_path: Path
-) -> None:
+def test_videos_without_a_share_for_val_are_split_own_and_training_says_so(folder: Path, tmp_path: Path) -> None:
     assert run(folder, tmp_path / "out", f"--labels={folder / 'labels'}") == 0
     assert len(PreparedDataset(tmp_path / "out", "own").tracks) == 6
     with pytest.raises(UsageError, match=r"no split 'train'; its tracks.csv names: own\. Name one of .*--val-share"):

@@ -11,6 +11,7 @@ import pytest
 from numpy.typing import NDArray
 
 from avfusion.errors import AvfusionError
+from avfusion.media.damage import ReadReport
 from avfusion.media.decode import iterate_retimed, read_retimed, read_sound
 
 FLASH_S = 1.0
@@ -105,3 +106,31 @@ def test_what_is_no_video_is_named_in_one_line(tmp_path: Path) -> None:
         with pytest.raises(AvfusionError, match=name) as caught:
             read_retimed(tmp_path / name)
         assert "\n" not in str(caught.value)
+
+
+def test_a_stamp_that_would_hold_one_picture_for_over_ten_minutes_is_refused_unless_salvaged(tmp_path: Path) -> None:
+    path = tmp_path / "x.mkv"
+    write_flash_and_beep(path, [0, 40, 700_040, 700_080], None)
+    said = r"x\.mkv jumps from 0\.04 s to 700\.04 s at picture 2: one picture would stand still for 700 s"
+    with pytest.raises(AvfusionError, match=said):
+        list(iterate_retimed(path))
+    report = ReadReport()
+    shown = [number for number, _ in iterate_retimed(path, salvage=True, report=report)]
+    assert (shown[:3], shown[-2:], len(shown)) == ([0, 1, 1], [2, 3], 17_503)
+    assert "the picture stands still for 700.00 s from 0.04 s on: no other comes in between" in report.notes
+    write_flash_and_beep(path, [0, 40, 600_000, 600_040], None)
+    assert len(list(iterate_retimed(path))) == 15_002
+
+
+def test_a_last_picture_that_is_said_to_last_over_ten_minutes_is_refused_unless_salvaged(tmp_path: Path) -> None:
+    with av.open(str(tmp_path / "x.mp4"), "w") as container:
+        stream = container.add_stream("libx264", rate=25, options={"bf": "0"})
+        stream.width, stream.height, stream.pix_fmt = 32, 16, "yuv420p"
+        frames = [av.VideoFrame.from_ndarray(np.zeros((16, 32, 3), np.uint8), format="rgb24") for _ in range(2)]
+        packets = [packet for frame in [*frames, None] for packet in stream.encode(frame)]
+        packets[-1].duration = round(700 / packets[-1].time_base)
+        for packet in packets:
+            container.mux(packet)
+    with pytest.raises(AvfusionError, match=r"x\.mp4 jumps from 0\.04 s to 700\.04 s at the file's end"):
+        list(iterate_retimed(tmp_path / "x.mp4"))
+    assert len(list(iterate_retimed(tmp_path / "x.mp4", salvage=True))) == 17_501

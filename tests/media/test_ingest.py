@@ -415,6 +415,39 @@ def test_a_playlist_does_not_fetch_anything(tmp_path: Path) -> None:
         ingest(tmp_path / "x.mp4", tmp_path / "out")
 
 
+def test_text_and_addresses_are_told_apart_from_damaged_films(tmp_path: Path) -> None:
+    (tmp_path / "x.mp4").write_text("é" * 256 + "\n")  # the 512 bytes that are looked at
+    (tmp_path / "y.mp4").write_text("x" + "é" * 256 + "\n")  # likewise, ended within a letter
+    (tmp_path / "z.mp4").write_bytes(b"\0\0\0\x20ftypisom" + bytes(100))
+    for name, told in (("x", "first bytes are text"), ("y", "first bytes are text"), ("z", "expected a whole media")):
+        with pytest.raises(AvfusionError, match=rf"{name}\.mp4 cannot be opened as video or sound.*{told}"):
+            ingest(tmp_path / f"{name}.mp4", tmp_path / "out")
+    for address in ("http://127.0.0.1:9/x.mp4", "rtsp://127.0.0.1:9/x"):
+        with pytest.raises(AvfusionError, match="is an address; only files are read"):
+            ingest(address, tmp_path / "out")
+
+
+def test_a_folder_that_is_a_file_or_lies_under_one_is_told(tmp_path: Path, film: Any) -> None:
+    film.write(tmp_path / "x.mkv", duration_s=0.4)
+    (tmp_path / "file").touch()
+    for folder in ("file", "file/under", "file/far/under"):
+        with pytest.raises(UsageError, match=r"/file is a file; expected a folder for the result"):
+            ingest(tmp_path / "x.mkv", tmp_path / folder)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="no such names there")
+def test_names_of_many_lines_are_shown_on_one(tmp_path: Path, film: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    names = ["a\nb\x1b[31m.mkv", "gone\n.mkv", "é.mkv"]
+    for name in (names[0], names[2]):
+        film.write(tmp_path / name, duration_s=0.4)
+    with pytest.raises(AvfusionError, match="1 of 3 files failed"):
+        main([*(str(tmp_path / name) for name in names), str(tmp_path / "out")])
+    shown = capsys.readouterr()
+    lines = [line for line in shown.out.splitlines() if not line.startswith("  note: ")]
+    assert [line.partition("/out/")[2].partition("/")[0] for line in lines] == ["a\\nb\\x1b[31m.mkv", "é.mkv"]
+    assert shown.err == f"error: no video file at {tmp_path}/gone\\n.mkv\n"
+
+
 def test_a_whole_result_is_kept_and_one_of_other_options_or_content_is_made_anew(tmp_path: Path, film: Any) -> None:
     film.write(tmp_path / "x.mkv", duration_s=1.0)
     first = ingest(tmp_path / "x.mkv", tmp_path / "out")

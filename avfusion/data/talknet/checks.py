@@ -26,6 +26,7 @@ STAMP_ERROR_MS = 11  # names and stamps have two digits; the wav is cut at the s
 LONGER_MS = 200  # a wav may go on a little after the last row
 RATE_ERROR = 0.1  # share; rates of the loader file are rough where a track has gaps
 THREADS = 8  # looking into folders waits for the disk, often a network's
+_OTHER_PICTURES = (".png", ".bmp", ".webp", ".tif", ".tiff")
 PICTURES, SOUNDS, TABLES = "pictures", "sounds", "tables"
 
 _ADVICE = {
@@ -53,7 +54,13 @@ def check_talknet(dataset: TalkNetDataset) -> list[Finding]:
             for part, what, case in [*found, *_shared(dataset, entity, paths, first_of)]:
                 faults[part, what].append((case, entity))
     unknown = []
+    paired: set[tuple[str, str]] = set()
     for row, member in _loader_pairs(dataset):
+        if member is not None and key_of(member) in paired:
+            faults[TABLES, "have two lines in the loader file"].append((f"{row.entity_id} (line {row.line})", member))
+            continue
+        if member is not None:
+            paired.add(key_of(member))
         if member is None:
             unknown.append(f"{row.entity_id} (line {row.line})")
             continue
@@ -86,7 +93,10 @@ def _look(dataset: TalkNetDataset, entity: Annotation) -> tuple[dict[str, Path],
 def _picture_faults(folder: Path, name: str, entity: Annotation) -> Iterator[Fault]:
     rows = len(entity.timestamp_ms)
     times_s = np.array([time_s for time_s, _ in timed_pictures(folder)])
-    if len(times_s) == 0:
+    others = _other_pictures(folder) if len(times_s) < rows else []
+    if others:
+        yield PICTURES, "have pictures that are no JPEG", f"{name} ({len(others)} such as {others[0]}, expected .jpg)"
+    elif len(times_s) == 0:
         state = "empty" if folder.is_dir() else "missing"
         yield PICTURES, "have no pictures", f"{name} ({state}, {rows} rows)"
     elif np.isnan(times_s).any():
@@ -102,6 +112,11 @@ def _picture_faults(folder: Path, name: str, entity: Annotation) -> Iterator[Fau
             index = int((error_ms > STAMP_ERROR_MS).argmax())
             found = f"picture {times_s[index]:.2f}, row {entity.timestamp_ms[index] / 1000:.2f} s"
             yield PICTURES, "have pictures of other times than their rows", f"{name} ({found})"
+
+
+def _other_pictures(folder: Path) -> list[str]:
+    files = folder.iterdir() if folder.is_dir() else ()
+    return sorted(path.name for path in files if path.suffix.lower() in _OTHER_PICTURES and path.name[0] != ".")
 
 
 def _sound_faults(path: Path, name: str, entity: Annotation) -> Iterator[Fault]:

@@ -42,6 +42,7 @@ from avfusion.media.jpeg import read_pictures
 from avfusion.tracks import FaceTrack
 
 CROP_SIZE = 112  # TalkNet's own
+JPEG_ENDINGS = (".jpg", ".jpeg")
 SAMPLES_PER_MS = SAMPLE_RATE // 1000
 # The last frame, half a frame from the last row to the grid, and the rounding of a stamp.
 MAX_PADDING = SAMPLES_PER_VIDEO_FRAME + SAMPLES_PER_VIDEO_FRAME // 2 + 10 * SAMPLES_PER_MS
@@ -173,7 +174,7 @@ class TalkNetDataset:
 
     @property
     def left_out(self) -> dict[str, Any]:
-        """What the loader file leaves out, as ``dataset.json`` of a prepared dataset tells it: what, of how many, names."""
+        """What the loader file leaves out, in the form of ``left_out`` in ``dataset.json``."""
         if not self.not_in_loader:
             return {}
         what = f"tracks of {self.split} that {self.split}_loader.csv does not name"
@@ -230,7 +231,7 @@ def timed_pictures(folder: Path) -> list[tuple[float, Path]]:
     """
     if not folder.is_dir():
         return []
-    files = (path for path in folder.iterdir() if path.suffix.lower() == ".jpg" and not path.name.startswith("."))
+    files = (path for path in folder.iterdir() if path.suffix.lower() in JPEG_ENDINGS and not path.name.startswith("."))
     timed = [(_number_or_nan(path.stem), path) for path in files]
     return sorted(timed, key=lambda pair: (pair[0] != pair[0], pair[0], pair[1].name))
 

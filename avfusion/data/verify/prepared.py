@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from avfusion.data.prepared import JoinedSplit, TrackRow, read_info, read_split, read_track_rows
+from avfusion.data.prepared_tables import JoinedSplit, TrackRow, read_info, read_split, read_track_rows
 from avfusion.data.verify.content import look_into_all, look_into_some
 from avfusion.data.verify.content_findings import crop_findings, same_content, sound_findings, speech_levels_db
 from avfusion.data.verify.findings import Finding

@@ -10,7 +10,7 @@ import numpy as np
 
 from avfusion.clock import VIDEO_HZ
 from avfusion.data.clips import Skipped
-from avfusion.data.prepared import JoinedSplit
+from avfusion.data.prepared_tables import JoinedSplit
 from avfusion.data.verify.findings import Finding, TrackKey, plain_table
 from avfusion.data.verify.uses import Use
 from avfusion.tracks import FaceTrack

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from avfusion.clock import VIDEO_HZ
-from avfusion.data.prepared import JoinedSplit, TrackRow
+from avfusion.data.prepared_tables import JoinedSplit, TrackRow
 from avfusion.data.verify.findings import Finding, TrackKey
 from avfusion.data.verify.uses import AGAIN
 from avfusion.errors import AvfusionError

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from avfusion.data.box_rule import EXPECTED, far_outside, without_area
-from avfusion.data.prepared import JoinedSplit, TrackRow
+from avfusion.data.prepared_tables import JoinedSplit, TrackRow
 from avfusion.data.verify.findings import Finding
 from avfusion.data.verify.uses import AGAIN, Use, shared
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 from tqdm import tqdm
 
-from avfusion.data.prepared import TrackRow
+from avfusion.data.prepared_tables import TrackRow
 from avfusion.data.talknet.checks import check_talknet
 from avfusion.data.talknet.dataset import TalkNetDataset
 from avfusion.data.verify.content import CROP_STRETCH_FRAMES, SAMPLED_FILES, Looked

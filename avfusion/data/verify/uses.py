@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from avfusion.clock import SAMPLE_RATE, SAMPLES_PER_VIDEO_FRAME
-from avfusion.data.prepared import JoinedSplit, TrackRow
+from avfusion.data.prepared_tables import JoinedSplit, TrackRow
 from avfusion.data.verify.findings import Finding, TrackKey
 from avfusion.tracks import FaceTrack
 

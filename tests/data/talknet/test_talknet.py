@@ -246,6 +246,12 @@ def loader_line(root: Path, number: int, change: Callable[[list[str]], list[str]
     path.write_text("\n".join(lines) + "\n")
 
 
+def add_line(root: Path, number: int) -> None:
+    path = root / "csv" / "train_loader.csv"
+    lines = path.read_text().splitlines()
+    path.write_text("\n".join([*lines, lines[number]]) + "\n")
+
+
 def length(seconds: float) -> Callable[[Path], None]:
     return lambda root: soundfile.write(sound(root), ramp(0, seconds), 16_000, subtype="PCM_16")
 
@@ -271,6 +277,14 @@ FAULTS: dict[str, tuple[Callable[[Path], object], str]] = {
     "moved": (
         lambda root: (pictures(root) / "13.40.jpg").rename(pictures(root) / "13.42.jpg"),
         "have pictures of other times than their rows, first: .*f1:3 .picture 13.42, row 13.40 s",
+    ),
+    "png": (
+        lambda root: (pictures(root) / "13.40.jpg").rename(pictures(root) / "13.40.png"),
+        r"have pictures that are no JPEG, first: .*f1:3 .1 such as 13\.40\.png, expected \.jpg",
+    ),
+    "loader_twice": (
+        lambda root: add_line(root, 3),
+        "have two lines in the loader file, first: f1:3 .line 9",
     ),
     "no_sound": (lambda root: sound(root).unlink(), r"have no sound file, first: .*f1:3\.wav"),
     "empty_sound": (length(0), "have an empty sound file .*f1:3"),
@@ -394,6 +408,27 @@ def test_a_wrong_line_of_the_loader_file_is_named(tmp_path: Path, line: str, fou
     path.write_text(f"f:0\t2\t25.0\t[0, 1]\t7\n{line}\n")
     with pytest.raises(AvfusionError, match=r"train_loader\.csv line 2: found .*expected entity_id, frames"):
         read_loader(path)
+
+
+def test_pictures_may_end_in_jpeg_and_what_is_png_inside_is_named(root: Path) -> None:
+    whole = TalkNetDataset(root, "train")
+    index = [track.entity_id for track in whole.tracks].index("f1:3")
+    before = whole.read(index)
+    for path in pictures(root).iterdir():
+        path.rename(path.with_suffix(".JPEG" if path.stem == "13.40" else ".jpeg"))
+    dataset = TalkNetDataset(root, "train")
+    assert not check_talknet(dataset)
+    np.testing.assert_array_equal(dataset.read(index).crops, before.crops)
+    (pictures(root) / "13.40.JPEG").write_bytes(b"\x89PNG\r\n\x1a\n" + bytes(40))
+    with pytest.raises(AvfusionError, match=r"13\.40\.JPEG is a PNG picture, expected JPEG"):
+        dataset.read(index)
+
+
+def test_a_table_without_rows_is_one_line(root: Path) -> None:
+    table = root / "csv" / "train_orig.csv"
+    table.write_text(table.read_text().splitlines()[0] + "\n")
+    with pytest.raises(AvfusionError, match=r"train_orig\.csv: the file holds no row"):
+        open_dataset(DataConfig(format="talknet", root=str(root)), "train")
 
 
 def test_d08_a_picture_that_breaks_later_is_named_in_one_line(root: Path) -> None:
