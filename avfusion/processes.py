@@ -11,7 +11,7 @@ import os
 import signal
 import threading
 from collections.abc import Iterator
-from concurrent.futures import BrokenExecutor, ProcessPoolExecutor
+from concurrent.futures import BrokenExecutor, InvalidStateError, ProcessPoolExecutor
 from contextlib import contextmanager
 
 from avfusion.errors import AvfusionError
@@ -37,17 +37,35 @@ def process_pool(jobs: int, advice: str) -> Iterator[ProcessPoolExecutor]:
     """
     before = set(multiprocessing.active_children())
     context = multiprocessing.get_context("spawn")
-    with one_thread_each(), ProcessPoolExecutor(jobs, context, _begin_process) as pool:
+    with one_thread_each(), _no_word_of_cancelled_work(), ProcessPoolExecutor(jobs, context, _begin_process) as pool:
         try:
             _start(pool, jobs)
             yield pool
         except BrokenExecutor as error:
             raise AvfusionError(f"a process was killed from outside (often: no memory left); {advice}") from error
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
+        except BaseException:  # work still to do ends with the processes, and the pool is waited for as always
             for process in set(multiprocessing.active_children()) - before:
                 process.terminate()
             raise
+
+
+@contextmanager
+def _no_word_of_cancelled_work() -> Iterator[None]:
+    """Keeps the pool's own thread from printing a traceback when its processes end while work is cancelled.
+
+    Up to Python 3.12 it tells cancelled work that the pool is broken, which such work refuses (InvalidStateError).
+    """
+    before = threading.excepthook
+
+    def hook(event: threading.ExceptHookArgs) -> None:
+        if not issubclass(event.exc_type, InvalidStateError):
+            before(event)
+
+    threading.excepthook = hook
+    try:
+        yield
+    finally:
+        threading.excepthook = before
 
 
 @contextmanager
