@@ -23,7 +23,9 @@ def whole_file(path: str | os.PathLike[str]) -> Iterator[Path]:
         yield part
         os.replace(part, target)
     except BaseException as error:
-        if isinstance(error, OSError) and error.filename is None:  # a write that finds no room does not say where
+        if (
+            isinstance(error, OSError) and error.errno and error.filename is None
+        ):  # a write that finds no room does not say where
             error.filename = os.fspath(target)
         part.unlink(missing_ok=True)
         raise

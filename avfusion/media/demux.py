@@ -79,7 +79,7 @@ def _read(reading: Reading, container: Any, picture: bool, sound: bool, threads:
     for stream in wanted.values():
         stream.thread_count = threads if stream.type == "video" else 1
         if threads != 1 and stream.type == "video":
-            stream.thread_type = "AUTO"
+            stream.thread_type = "SLICE"  # threads that share out frames swallow a damaged packet and pictures with it
         if codec_name(stream) == "hevc":  # of damaged headers this decoder else says nothing, the pictures just vanish
             stream.codec_context.options = {"err_detect": "explode"}
     stamps = _Stamps(container, reading.facts, reading.report)

@@ -94,6 +94,9 @@ def test_m04_salvage_keeps_what_can_be_decoded_and_says_how_much(media: Path, tm
     assert film.numbers(frames) == list(range(145))
     assert any("cut short: its picture ends at" in note and "of 12.00 s" in note for note in result.notes)
     assert result.details["source_pictures"] == 145
+    for threads in (1, 2, 4):  # however many threads decode
+        shown = list(iterate_retimed(media / "truncated_faststart.mp4", salvage=True, threads=threads))
+        assert [number for number, _ in shown] == list(range(145))
 
 
 def test_m05_what_is_no_media_file_gets_one_line_each(media: Path, tmp_path: Path) -> None:
