@@ -38,10 +38,12 @@ def whole_text_file(path: str | os.PathLike[str]) -> Iterator[TextIO]:
         yield file
 
 
-def lock(file: IO[Any]) -> bool:
-    """Locks an open file until it is closed, or the process ends; False where another process holds it.
+def lock(file: int | IO[Any]) -> bool | None:
+    """Locks an open file until it is closed, or the process ends.
 
-    File systems and systems (Windows) without such locks leave it unlocked.
+    Returns:
+        True where it is locked now, False where another process holds it, None where there are no such locks (Windows,
+        some file systems).
     """
     try:
         import fcntl
@@ -50,5 +52,5 @@ def lock(file: IO[Any]) -> bool:
     except BlockingIOError:
         return False
     except (ImportError, OSError):
-        pass
+        return None
     return True

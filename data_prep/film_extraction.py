@@ -253,10 +253,8 @@ def _attempt(task: FilmTask) -> tuple[SceneRecord | None, str]:
     except Exception as error:  # whatever a damaged film does to a decoder, the other films go on
         if os.environ.get("AVFUSION_DEBUG") == "1":
             raise
-        return (
-            None,
-            f"{task.path}: {type(error).__name__}: {str(error).splitlines()[0] if str(error) else 'no message'}",
-        )
+        reason = (str(error).splitlines() or ["no message"])[0]
+        return None, f"{task.path}: {type(error).__name__}: {reason}; AVFUSION_DEBUG=1 shows where it happened"
 
 
 def _side_by_side(tasks: Sequence[FilmTask], jobs: int) -> Iterator[tuple[FilmTask, SceneRecord | None, str]]:

@@ -14,11 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from avfusion.errors import AvfusionError, UsageError
-
-try:
-    import fcntl
-except ImportError:  # Windows: there a second run with the same journal is not noticed
-    fcntl = None  # type: ignore[assignment]
+from avfusion.files import lock
 
 
 class Journal:
@@ -48,7 +44,7 @@ class Journal:
         except OSError as error:
             raise UsageError(f"{folder}: cannot be written to ({error.strerror}); give another folder") from error
         weakref.finalize(self, os.close, self._file)
-        if _lock(self._file) is False:
+        if lock(self._file) is False:
             raise UsageError(f"{path}: another run is writing this journal; let it end, or end it")
         content = path.read_bytes()
         os.ftruncate(self._file, content.rfind(b"\n") + 1)
@@ -77,7 +73,7 @@ class Journal:
         """Removes the ``.part`` files that killed runs left in the folder, unless another run is at work."""
         others = [os.open(path, os.O_RDWR) for path in journals(self.path.parent) if path != self.path]
         try:
-            if all([_lock(file) for file in others]):  # all of them, and held until the parts are gone
+            if all([lock(file) for file in others]):  # all of them, and held until the parts are gone
                 for part in self.path.parent.rglob("*.part"):
                     part.unlink(missing_ok=True)
         finally:
@@ -131,16 +127,3 @@ def _settings(journal: Path, line: bytes) -> dict[str, Any]:
             f"{journal}, line 1: {line[:80]!r}, expected the settings of a dataset; choose another folder, or remove "
             "this one"
         ) from error
-
-
-def _lock(file: int) -> bool | None:
-    """Locks an open file until it is closed; False where another run holds it, None where there are no locks."""
-    if fcntl is None:
-        return None
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    except OSError:
-        return None
-    return True

@@ -8,7 +8,6 @@ Files are read with soundfile; ``torchaudio.load`` needs an extra decoder in rec
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +21,7 @@ from torch import Tensor, nn
 
 from avfusion.clock import SAMPLE_RATE, SAMPLES_PER_AUDIO_FRAME, SAMPLES_PER_VIDEO_FRAME
 from avfusion.errors import AvfusionError
+from avfusion.files import whole_file
 from avfusion.media.written import check_sound_end, telling_why
 
 FFT_SIZE = 400  # 25 ms
@@ -203,10 +203,8 @@ def write_audio_blocks(path: str | Path, blocks: Iterable[NDArray[np.float32]]) 
     import soundfile
 
     path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f"{path.name}.{os.getpid()}.part")
     num_samples = 0
-    try:
+    with whole_file(path) as part:
         with (
             telling_why(path),
             soundfile.SoundFile(part, "w", SAMPLE_RATE, channels=1, format="FLAC", subtype="PCM_16") as file,
@@ -219,10 +217,6 @@ def write_audio_blocks(path: str | Path, blocks: Iterable[NDArray[np.float32]]) 
                 file.write(np.clip(audio, -1.0, 1.0))
                 num_samples += len(audio)
         check_sound_end(part, num_samples)
-        part.replace(path)
-    except BaseException:
-        part.unlink(missing_ok=True)
-        raise
     return num_samples
 
 

@@ -182,7 +182,7 @@ def _marked(source: Path, folder: Path) -> Iterator[None]:
         raise UsageError(f"{source} would be overwritten by its own result; expected another folder than {folder}")
     with (folder / MARK).open("a", encoding="utf-8") as mark:
         # A mark that was removed since it was opened is that of a conversion that has just ended.
-        if not lock(mark) or not _is_there(mark, folder / MARK):
+        if lock(mark) is False or not _is_there(mark, folder / MARK):
             raise AvfusionError(f"another conversion is at work in {folder}; wait for it, or choose another folder")
         try:
             yield

@@ -444,7 +444,7 @@ def test_a_folder_that_is_a_file_or_lies_under_one_is_told(tmp_path: Path, film:
             ingest(tmp_path / "x.mkv", tmp_path / folder)
 
 
-@pytest.mark.skipif(os.name == "nt", reason="no such names there")
+@pytest.mark.skipif(os.name == "nt", reason="Windows allows no line ends in file names")
 def test_names_of_many_lines_are_shown_on_one(tmp_path: Path, film: Any, capsys: pytest.CaptureFixture[str]) -> None:
     names = ["a\nb\x1b[31m.mkv", "gone\n.mkv", "é.mkv"]
     for name in (names[0], names[2]):
@@ -502,7 +502,7 @@ def begun(source: Path, folder: Path) -> subprocess.Popen[bytes]:
     return process
 
 
-@pytest.mark.skipif("not __import__('importlib.util').util.find_spec('fcntl')", reason="needs file locks")
+@pytest.mark.skipif(os.name == "nt", reason="no such file locks there: two runs at once are not noticed")
 def test_two_conversions_never_work_in_one_folder(tmp_path: Path, film: Any) -> None:
     film.write(tmp_path / "x.mkv", options={"preset": "ultrafast"}, duration_s=40.0)
     expected = ingest(tmp_path / "x.mkv", tmp_path / "alone")
@@ -517,7 +517,7 @@ def test_two_conversions_never_work_in_one_folder(tmp_path: Path, film: Any) -> 
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["audio.flac", "ingest.json", "video.mp4"]
 
 
-@pytest.mark.skipif("not hasattr(__import__('signal'), 'SIGKILL')", reason="needs kill -9")
+@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="no kill -9 on this system")
 def test_a_killed_conversion_leaves_nothing_that_looks_whole_and_the_rerun_is_the_unbroken_run(
     tmp_path: Path, film: Any
 ) -> None:
