@@ -68,7 +68,7 @@ def evaluate_run(options: argparse.Namespace, overrides: list[str]) -> None:
             " one in the run folder stays"
         )
 
-    from avfusion.data.batching import Examples
+    from avfusion.data.examples import Examples
     from avfusion.data.open import open_dataset
     from avfusion.data.preload import render_ahead
     from avfusion.training.logger import RunLogger

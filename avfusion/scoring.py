@@ -16,8 +16,9 @@ from tqdm import tqdm
 
 from avfusion.clock import SAMPLES_PER_VIDEO_FRAME, VIDEO_HZ
 from avfusion.config import Config
-from avfusion.data.batching import ClipLoader, Example, Examples, Request, collate, fit_crops, group_by_length
+from avfusion.data.batching import ClipLoader, collate, group_by_length
 from avfusion.data.clips import ClipDataset
+from avfusion.data.examples import Example, Examples, Request, fit_crops
 from avfusion.errors import UsageError
 from avfusion.media.audio import LogMel
 from avfusion.models import ActiveSpeakerDetector, context_frames

@@ -265,7 +265,7 @@ def score_run(run: Run, config: Config, clips: InMemory) -> Any:
     """Scores the best checkpoint of a run on every track, and keeps the scores in its folder."""
     import torch
 
-    from avfusion.data.batching import Examples
+    from avfusion.data.examples import Examples
     from avfusion.scoring import pick_device, score_tracks
     from avfusion.tracks import ScoreTable, write_scores
     from avfusion.training.checkpoint import load_model

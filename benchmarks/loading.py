@@ -35,8 +35,9 @@ from tqdm import tqdm
 
 from avfusion.clock import SAMPLES_PER_VIDEO_FRAME
 from avfusion.config import DataConfig
-from avfusion.data.batching import ClipLoader, Examples, TrainingSampler
+from avfusion.data.batching import ClipLoader, TrainingSampler
 from avfusion.data.clips import ClipDataset
+from avfusion.data.examples import Examples
 from avfusion.data.prepared import PreparedDataset
 from avfusion.data.prepared_tables import TrackRow
 from avfusion.data.prepared_writer import PreparedWriter, SceneRecord

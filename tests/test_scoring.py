@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from avfusion.config import Config
-from avfusion.data.batching import Examples
 from avfusion.data.clips import Clip
+from avfusion.data.examples import Examples
 from avfusion.errors import UsageError
 from avfusion.models import build_model, context_frames
 from avfusion.scoring import _window_of_most_speech, offset_trials, pick_device, plan_chunks, score_tracks

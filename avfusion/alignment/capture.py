@@ -12,7 +12,8 @@ import torch
 from avfusion.alignment.plots import ClipAlignment
 from avfusion.clock import VIDEO_HZ
 from avfusion.config import Config
-from avfusion.data.batching import Examples, Request, collate
+from avfusion.data.batching import collate
+from avfusion.data.examples import Examples, Request
 from avfusion.models import ActiveSpeakerDetector
 from avfusion.models.attention import capture_attention
 from avfusion.tracks import FaceTrack

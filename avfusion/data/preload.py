@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tqdm import tqdm
 
-from avfusion.data.batching import Examples
+from avfusion.data.examples import Examples
 
 
 def render_ahead(examples: Examples) -> None:

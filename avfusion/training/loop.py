@@ -19,8 +19,9 @@ import torch
 from tqdm import tqdm
 
 from avfusion.config import Config
-from avfusion.data.batching import Batch, ClipLoader, Examples, TrainingSampler
+from avfusion.data.batching import Batch, ClipLoader, TrainingSampler
 from avfusion.data.clips import ClipDataset
+from avfusion.data.examples import Examples
 from avfusion.data.preload import render_ahead
 from avfusion.errors import AvfusionError
 from avfusion.evaluation.average_precision import average_precision

@@ -24,8 +24,8 @@ import avfusion
 from avfusion.alignment.capture import capture_clip, pick_examples
 from avfusion.alignment.plots import alignment_figure, save_figure
 from avfusion.config import Config
-from avfusion.data.batching import Examples
 from avfusion.data.clips import ClipDataset
+from avfusion.data.examples import Examples
 from avfusion.data.prepared_writer import safe_name
 from avfusion.errors import AvfusionError
 from avfusion.evaluation.desync import offset_accuracy, offset_from_similarity

@@ -9,8 +9,9 @@ import pytest
 import torch
 
 from avfusion.config import DataConfig
-from avfusion.data.batching import ClipLoader, Examples, Request, TrainingSampler, collate, fit_crops, group_by_length
+from avfusion.data.batching import ClipLoader, TrainingSampler, collate, group_by_length
 from avfusion.data.clips import Clip
+from avfusion.data.examples import Examples, Request, fit_crops
 from avfusion.errors import AvfusionError
 from avfusion.tracks import FaceTrack
 

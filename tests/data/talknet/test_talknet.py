@@ -20,8 +20,9 @@ import torch
 from numpy.typing import NDArray
 
 from avfusion.config import DataConfig
-from avfusion.data.batching import ClipLoader, Examples, Request
+from avfusion.data.batching import ClipLoader
 from avfusion.data.clips import Skipped
+from avfusion.data.examples import Examples, Request
 from avfusion.data.open import open_dataset
 from avfusion.data.talknet.checks import check_talknet
 from avfusion.data.talknet.dataset import TalkNetDataset
