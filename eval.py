@@ -2,6 +2,7 @@
 
 python eval.py runs/NAME [--split=val] [--checkpoint=best] [--out=DIR] [--section.key=value ...]
 python eval.py --scores pred.csv --labels gt.csv                 no checkpoint needed
+torchrun --nproc-per-node=8 eval.py runs/NAME ...                the scoring shared by several processes
 """
 
 from __future__ import annotations
@@ -10,9 +11,13 @@ import argparse
 import json
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from avfusion.config import Config, config_from_dict, load_config
 from avfusion.errors import CommandParser, UsageError, run_command, split_overrides
+
+if TYPE_CHECKING:
+    from avfusion.distributed import World
 
 
 def main() -> None:
@@ -68,6 +73,17 @@ def evaluate_run(options: argparse.Namespace, overrides: list[str]) -> None:
             " one in the run folder stays"
         )
 
+    from avfusion.distributed import join_world, local_rank_of_torchrun
+    from avfusion.scoring import pick_device
+
+    with join_world(pick_device(config.run.device, local_rank_of_torchrun())) as world:
+        score_and_report(config, checkpoint, content, options, world)
+
+
+def score_and_report(
+    config: Config, checkpoint: Path, content: dict[str, Any], options: argparse.Namespace, world: World
+) -> None:
+    """Scores, in every process of torchrun; the main one reports."""
     from avfusion.data.examples import Examples
     from avfusion.data.open import open_dataset
     from avfusion.data.preload import render_ahead
@@ -75,20 +91,26 @@ def evaluate_run(options: argparse.Namespace, overrides: list[str]) -> None:
     from avfusion.training.report import report_run
     from avfusion.training.run_folder import read_skipped
 
-    split = options.split or config.data.val_split
+    run_dir, split = options.run, options.split or config.data.val_split
     dataset = open_dataset(config.data, split, kept=read_skipped(run_dir, config.data))
     examples = Examples(dataset, config.data)
     render_ahead(examples)
     out_dir = options.out or run_dir
+    logger = None
+    if world.is_main:
+        try:
+            out_dir.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise UsageError(f"--out={out_dir}: cannot be made ({error.strerror}); give another folder") from error
+        # Elsewhere log.jsonl is another one, so W&B shows a run of its own, grouped with the one that was trained.
+        elsewhere = out_dir.resolve() != run_dir.resolve()
+        wandb_id = None if elsewhere else content.get("wandb_id")
+        logger = RunLogger(config, out_dir, wandb_id, eval_of=run_dir.resolve().name if elsewhere else None)
     try:
-        out_dir.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UsageError(f"--out={out_dir}: cannot be made ({error.strerror}); give another folder") from error
-    logger = RunLogger(config, out_dir, content.get("wandb_id"))
-    try:
-        report_run(checkpoint, config, examples, split, out_dir, logger, command=sys.argv)
+        report_run(checkpoint, config, examples, split, out_dir, logger, command=sys.argv, world=world)
     finally:
-        logger.close()
+        if logger is not None:
+            logger.close()
 
 
 def refuse_another_model(own: Config, config: Config) -> None:

@@ -4,17 +4,25 @@ python train.py [configs/NAME.yaml] [--section.key=value ...]    default: config
 python train.py --resume runs/NAME                               go on where a run stopped
 python train.py configs/NAME.yaml --allow-missing                leave out tracks whose files are missing or damaged
 python train.py configs/NAME.yaml --print-config                 show the merged configuration
+python train.py --replay runs/NAME/replay/step-12.pt             look into a step whose loss was not finite
+torchrun --nproc-per-node=8 train.py ...                         one process for each GPU
 """
 
 from __future__ import annotations
 
 import argparse
-import os
+import io
 import sys
+from contextlib import ExitStack, redirect_stderr
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from avfusion.config import Config, load_config, to_yaml
 from avfusion.errors import CommandParser, UsageError, run_command, split_overrides
+
+if TYPE_CHECKING:
+    from avfusion.data.clips import ClipDataset
+    from avfusion.distributed import World
 
 DEFAULT_CONFIG = Path(__file__).resolve().parent / "configs" / "synthetic.yaml"
 
@@ -22,6 +30,11 @@ DEFAULT_CONFIG = Path(__file__).resolve().parent / "configs" / "synthetic.yaml"
 def main() -> None:
     """Reads the command line and trains."""
     config_path, overrides, options = parse_arguments(sys.argv[1:])
+    if options.replay is not None:
+        if config_path or overrides or options.resume:
+            raise UsageError("--replay takes the failed run's own configuration; leave out everything else")
+        replay_step(options.replay)
+        return
     resume_dir: Path | None = options.resume
     if resume_dir is not None:
         if config_path is not None:
@@ -43,6 +56,7 @@ def parse_arguments(arguments: list[str]) -> tuple[Path | None, list[str], argpa
     )
     parser.add_argument("config", type=Path, nargs="?", help="a YAML of configs/")
     parser.add_argument("--resume", type=Path, metavar="RUN", help="folder of the run to go on with")
+    parser.add_argument("--replay", type=Path, metavar="FILE", help="runs/NAME/replay/*.pt of a run that stopped")
     parser.add_argument(
         "--allow-missing", action="store_true", help="the same as --data.allow_missing=true: leave out unusable tracks"
     )
@@ -57,31 +71,82 @@ def parse_arguments(arguments: list[str]) -> tuple[Path | None, list[str], argpa
 
 
 def train(config: Config, config_name: str, resume_dir: Path | None) -> None:
-    """Trains, then scores and reports the best checkpoint on the validation split."""
-    from avfusion.data.open import open_splits
+    """Trains, then scores and reports the best checkpoint on the validation split; in every process of torchrun."""
+    from avfusion.distributed import join_world, local_rank_of_torchrun
     from avfusion.scoring import pick_device
     from avfusion.training.loop import Trainer
     from avfusion.training.report import report_run
-    from avfusion.training.run_folder import keep_config, keep_skipped, make_run_folder, read_skipped
+    from avfusion.training.run_folder import hold_run_folder, keep_config, keep_skipped, make_run_folder
 
-    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
-        raise UsageError("train.py trains in one process so far: start it with python, not with torchrun")
+    with join_world(pick_device(config.run.device, local_rank_of_torchrun())) as world, ExitStack() as held:
+        train_set, val_set = open_data(config, resume_dir, world)
+        run_dir = None
+        if world.is_main:
+            run_dir = make_run_folder(config, config_name) if resume_dir is None else resume_dir
+            held.enter_context(hold_run_folder(run_dir))
+            keep_config(config, run_dir)
+            if config.data.allow_missing:
+                skipped = {config.data.train_split: train_set.skipped, config.data.val_split: val_set.skipped}
+                keep_skipped(run_dir, config.data, skipped)
+        run_dir = world.broadcast(run_dir)
+        trainer = Trainer(config, run_dir, train_set, val_set, resume=resume_dir is not None, world=world)
+        try:
+            best = trainer.fit()
+            split, logger = config.data.val_split, trainer.logger
+            report_run(best, config, trainer.val_examples, split, run_dir, logger, command=sys.argv, world=world)
+        except KeyboardInterrupt:
+            if world.is_main:
+                print(f"\ngo on with: python train.py --resume {run_dir}", file=sys.stderr)
+            raise
+        finally:
+            if trainer.logger is not None:
+                trainer.logger.close()
+
+
+def open_data(config: Config, resume_dir: Path | None, world: World) -> tuple[ClipDataset, ClipDataset]:
+    """The training and the validation split; all processes leave out the tracks that the main one finds unusable."""
+    from avfusion.data.augment.folders import open_folders
+    from avfusion.data.open import open_splits
+    from avfusion.training.run_folder import read_skipped
+
     splits = [config.data.train_split, config.data.val_split]
-    kept = {} if resume_dir is None else read_skipped(resume_dir, config.data)
-    train_set, val_set = open_splits(config.data, splits, training=True, kept=kept)
-    pick_device(config.run.device)  # before anything is written
-    run_dir = make_run_folder(config, config_name) if resume_dir is None else keep_config(config, resume_dir)
-    if config.data.allow_missing:
-        keep_skipped(run_dir, config.data, {splits[0]: train_set.skipped, splits[1]: val_set.skipped})
-    trainer = Trainer(config, run_dir, train_set, val_set, resume=resume_dir is not None)
-    try:
-        best = trainer.fit()
-        report_run(best, config, trainer.val_examples, config.data.val_split, run_dir, trainer.logger, command=sys.argv)
-    except KeyboardInterrupt:
-        print(f"\ngo on with: python train.py --resume {run_dir}", file=sys.stderr)
-        raise
-    finally:
-        trainer.logger.close()
+    if world.is_main:
+        kept = {} if resume_dir is None else read_skipped(resume_dir, config.data)
+        opened = open_splits(config.data, splits, training=True, kept=kept)
+        open_folders(config.data.augment)  # a wrong one is told before anything is written
+        world.broadcast({split: dataset.skipped for split, dataset in zip(splits, opened, strict=True)})
+    else:
+        kept = world.broadcast(None)
+        with redirect_stderr(io.StringIO()):  # the main process has told it all
+            opened = open_splits(config.data, splits, training=True, kept=kept)
+    return opened[0], opened[1]
+
+
+def replay_step(path: Path) -> None:
+    """Runs a step again whose loss was not finite, and says in which clip and where in the model it begins."""
+    from avfusion.config import config_from_dict
+    from avfusion.data.examples import Examples
+    from avfusion.data.open import open_splits
+    from avfusion.models import build_model
+    from avfusion.scoring import pick_device
+    from avfusion.training.checkpoint import load_weights, read_checkpoint
+    from avfusion.training.replay import as_text, replay
+    from avfusion.training.run_folder import read_skipped
+    from avfusion.training.step import Stepper
+
+    content = read_checkpoint(path)
+    if "replay" not in content:
+        raise UsageError(
+            f"--replay {path}: a checkpoint, but not of a step that failed; expected runs/NAME/replay/*.pt"
+        )
+    config = config_from_dict(content["config"], where=str(path))
+    data, device = config.data, pick_device(config.run.device)
+    kept = read_skipped(path.parent.parent, data)
+    (train_set,) = open_splits(data, [data.train_split], training=True, kept=kept)
+    model = build_model(config.model, data.num_mels).to(device)
+    load_weights(model, content["model"], path)
+    examples = Examples(train_set, data, augment=True, seed=config.run.seed)
+    print(as_text(replay(Stepper(model, config, device, total_steps=1), examples, content, path)))
 
 
 if __name__ == "__main__":

@@ -19,6 +19,7 @@ from avfusion.config import Config
 from avfusion.data.batching import ClipLoader, collate, group_by_length
 from avfusion.data.clips import ClipDataset
 from avfusion.data.examples import Example, Examples, Request, fit_crops
+from avfusion.distributed import ALONE, World
 from avfusion.errors import UsageError
 from avfusion.media.audio import LogMel
 from avfusion.models import ActiveSpeakerDetector, context_frames
@@ -27,11 +28,15 @@ CHUNK_FRAMES = 500
 SCORING_BATCH_FRAMES = 2000
 
 
-def pick_device(name: str) -> torch.device:
+def pick_device(name: str, local_rank: int | None = None) -> torch.device:
     """The device for ``run.device``: ``auto`` takes CUDA, then Apple's MPS, then the CPU.
 
+    Args:
+        name: as configured.
+        local_rank: of one of several processes on this machine: each takes the GPU of its number.
+
     Raises:
-        UsageError: the named device is not there.
+        UsageError: the named device is not there, or there are more processes than GPUs.
     """
     found = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
     if name == "auto":
@@ -41,6 +46,14 @@ def pick_device(name: str) -> torch.device:
         raise UsageError(
             f"run.device={name}: torch finds no such device here (it finds: {there}); use --run.device=auto"
         )
+    if local_rank is not None and name != "cpu":
+        count = torch.cuda.device_count() if name == "cuda" else 0
+        if local_rank >= count:
+            raise UsageError(
+                f"run.device={name}: process {local_rank} of this machine finds {count} CUDA devices, one is needed for"
+                " each; start fewer (--nproc-per-node) or use --run.device=cpu"
+            )
+        return torch.device(name, local_rank)
     return torch.device(name)
 
 
@@ -74,6 +87,7 @@ def score_tracks(
     *,
     chunk_frames: int = CHUNK_FRAMES,
     label: str = "scoring",
+    world: World = ALONE,
 ) -> list[NDArray[np.float32]]:
     """Scores every track of a dataset.
 
@@ -84,9 +98,11 @@ def score_tracks(
         device: where to run.
         chunk_frames: longest stretch scored at once.
         label: name of the progress bar.
+        world: processes that share the work; batches are planned as for one, so the scores do not depend on them.
 
     Returns:
-        One ``(T,)`` array of probabilities 0..1 per track, in the dataset's order.
+        One ``(T,)`` array of probabilities 0..1 per track, in the dataset's order; an empty list in all processes but
+        the main one.
     """
     tracks = examples.dataset.tracks
     reach = context_frames(config.model)
@@ -94,12 +110,13 @@ def score_tracks(
     for index, track in enumerate(tracks):
         for chunk in plan_chunks(index, track.num_frames, reach, chunk_frames):
             chunks[chunk.request].append(chunk)
-    batches = group_by_length(list(chunks), SCORING_BATCH_FRAMES)
+    batches = world.shard(group_by_length(list(chunks), SCORING_BATCH_FRAMES))
+    loader = ClipLoader(examples, batches, config.data.workers)
     scores = [np.full(track.num_frames, np.nan, dtype=np.float32) for track in tracks]
     was_training = model.training
     model.eval()
     try:
-        for batch in tqdm(ClipLoader(examples, batches, config.data.workers), desc=label, leave=False, disable=None):
+        for batch in tqdm(loader, desc=label, leave=False, disable=None if world.is_main else True):
             moved = batch.to(device)
             out = model(moved.crops, moved.log_mel, moved.frame_mask, moved.audio_mask)
             for request, row in zip(batch.requests, out.logits.float().sigmoid()[:, 0].cpu().numpy(), strict=True):
@@ -109,7 +126,10 @@ def score_tracks(
                     scores[request.track][chunk.keep_first : chunk.keep_last] = kept
     finally:
         model.train(was_training)
-    return scores
+    if world.size == 1:
+        return scores
+    of_all = world.collect(scores)
+    return [np.fmax.reduce(of_track) for of_track in zip(*of_all, strict=True)]  # each frame was scored by one process
 
 
 @dataclass(frozen=True)

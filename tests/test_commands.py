@@ -6,7 +6,6 @@ import importlib.util
 import json
 import os
 import shutil
-import struct
 import subprocess
 import sys
 from pathlib import Path
@@ -15,6 +14,7 @@ import pytest
 
 from avfusion.data.synthetic import SyntheticDataset
 from avfusion.errors import run_command
+from tests.training.wandb_file import read_wandb
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 TINY = [
@@ -89,35 +89,12 @@ def test_wandb_goes_offline_and_says_so_once(trained: tuple[Path, subprocess.Com
 
 def test_every_logged_number_is_in_the_wandb_file(trained: tuple[Path, subprocess.CompletedProcess[str]]) -> None:
     folder, _ = trained
-    (file,) = (folder / "wandb").glob("offline-run-*/*.wandb")
-    history = [row for row in wandb_history(file) if "step" in row]
+    history = read_wandb(folder).rows
     logged = [json.loads(line) for line in (folder / "log.jsonl").read_text().splitlines()]
-    for row in logged:
-        assert any(row.items() <= kept.items() for kept in history), row
-    assert any(key.startswith("alignment/val") for kept in history for key in kept)
-
-
-def wandb_history(file: Path) -> list[dict[str, object]]:
-    """The logged rows of an offline run: records in blocks of 32 KiB, each piece with checksum, length and kind."""
-    from wandb.proto import wandb_internal_pb2
-
-    data, position, whole, rows = file.read_bytes(), 7, b"", []
-    while position < len(data):
-        left = 32768 - position % 32768
-        if left < 7:
-            position += left
-            continue
-        _, length, kind = struct.unpack_from("<IHB", data, position)
-        piece = data[position + 7 : position + 7 + length]
-        position += 7 + length
-        whole = piece if kind in (1, 2) else whole + piece
-        if kind in (1, 4):
-            record = wandb_internal_pb2.Record()
-            record.ParseFromString(whole)
-            if record.WhichOneof("record_type") == "history":
-                items = record.history.item
-                rows.append({i.key or ".".join(i.nested_key): json.loads(i.value_json) for i in items})
-    return rows
+    assert sorted(history) == list(range(len(logged)))
+    for index, row in enumerate(logged):
+        assert row.items() <= history[index].items()
+    assert "alignment/val.filenames" in history[len(logged) - 1]
 
 
 def test_scores_judged_from_the_file_give_the_reported_ap(

@@ -352,3 +352,63 @@ def test_importing_the_configuration_leaves_omegaconf_out() -> None:
 @pytest.mark.parametrize("lags", ["[5, -1]", "[0]", "[-26, 0]", "[0, 40]"])
 def test_lags_that_are_none_are_refused(lags: str) -> None:
     assert "train.loss.lag_frames: expected the earliest and the latest" in error_of(f"--train.loss.lag_frames={lags}")
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        (
+            ["--train.loss.contrast_hz=50"],
+            "train.loss.contrast_hz: expected one of 25, 100, found 50 (from --train.loss.contrast_hz=50)",
+        ),
+        (
+            ["--train.loss.contrast_hz=fine"],
+            "train.loss.contrast_hz: expected one of 25, 100, found 'fine' (from --train.loss.contrast_hz=fine)",
+        ),
+        (
+            ["--train.loss.sync_shifts=8"],
+            "train.loss.sync_shifts: expected a number from 9 to 100, found 8 (from --train.loss.sync_shifts=8)",
+        ),
+        (
+            ["--train.loss.guided_steps=0"],
+            "train.loss.guided_steps: expected at least 1, found 0 (from --train.loss.guided_steps=0)",
+        ),
+        (
+            ["--train.loss.null=0.1", "--model.fusion.null_key=false"],
+            "train.loss.null: 0.1 weighs a loss on the attention, but model.fusion.null_key is false; set it to 0",
+        ),
+        (
+            ["--train.loss.null=0.1", "--model.fusion.kind=concat"],
+            "train.loss.null: 0.1 weighs a loss on the attention, but model.fusion.kind concat has no attention; set it"
+            " to 0",
+        ),
+        (
+            ["--train.loss.guided=1", "--model.fusion.kind=concat"],
+            "train.loss.guided: 1.0 weighs a loss on the attention, but model.fusion.kind concat has no attention; set"
+            " it to 0",
+        ),
+        (
+            ["--train.loss.guided=1", "--model.modality=video"],
+            "train.loss.guided: 1.0 weighs a loss on the attention, but model.modality video has no attention to sound;"
+            " set it to 0",
+        ),
+        (
+            ["--train.loss.guided=1", "--train.loss.guided_heads=5"],
+            "train.loss.guided_heads: expected at most model.fusion.heads 4, found 5",
+        ),
+    ],
+)
+def test_losses_that_cannot_be_are_refused(overrides: list[str], message: str) -> None:
+    assert error_of(*overrides) == f"config error: {message}"
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        ["--train.loss.guided=1", "--model.fusion.null_key=false", "--train.loss.guided_heads=4"],
+        ["--train.loss.null=0", "--train.loss.guided=0", "--model.fusion.kind=concat"],
+        ["--train.loss.null=1", "--train.loss.guided=1", "--train.loss.sync=1", "--train.loss.contrast_hz=100"],
+    ],
+)
+def test_losses_that_can_be_are_accepted(overrides: list[str]) -> None:
+    assert changed(*overrides)

@@ -1,6 +1,6 @@
 """The rooms of the package import only the rooms above them, and light rooms stay light.
 
-The table is the table of the design, with clock, errors, files and processes as base rooms, media beside data in
+The table is the table of the design, with clock, distributed, errors, files and processes as base rooms, media beside data in
 scoring, tracks in training.
 """
 
@@ -14,9 +14,10 @@ from pathlib import Path
 import avfusion
 
 PACKAGE = Path(avfusion.__file__).parent
-BASE = {"clock", "errors", "files", "processes"}  # small tools; every room may use them
+BASE = {"clock", "distributed", "errors", "files", "processes"}  # small tools; every room may use them
 ALLOWED = {
     "clock": set(),
+    "distributed": {"errors"},
     "errors": set(),
     "files": set(),
     "processes": {"errors"},

@@ -8,6 +8,7 @@ from avfusion.config.schema import (
     Config,
     DataConfig,
     FusionConfig,
+    LearningRates,
     LossConfig,
     ModelConfig,
     ReportConfig,
@@ -17,6 +18,7 @@ from avfusion.config.schema import (
     TrainConfig,
     VisualConfig,
     WandbConfig,
+    WeightDecays,
 )
 
 __all__ = [
@@ -26,6 +28,7 @@ __all__ = [
     "ConfigError",
     "DataConfig",
     "FusionConfig",
+    "LearningRates",
     "LossConfig",
     "ModelConfig",
     "ReportConfig",
@@ -36,6 +39,7 @@ __all__ = [
     "TrainConfig",
     "VisualConfig",
     "WandbConfig",
+    "WeightDecays",
     "config_from_dict",
     "load_config",
     "to_flat_dict",

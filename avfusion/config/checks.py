@@ -9,10 +9,12 @@ from dataclasses import is_dataclass
 from typing import Any, cast, get_args, get_origin, get_type_hints
 
 from avfusion.config.keys import ConfigError, leaves, show
-from avfusion.config.schema import Config, DataConfig, LossConfig, ModelConfig
+from avfusion.config.schema import AugmentConfig, Config, DataConfig, LossConfig, ModelConfig
 
 MAX_AUDIO_REACH = 10  # audio frames of 10 ms
 MIN_REGION_SIDE = 0.1  # share of the picture; a thinner strip of a small crop rounds to no pixel at all
+
+LEAST_RESYNC_MS = 320  # data/augment/timing.py
 
 MAX_LAG_FRAMES = 25
 
@@ -56,13 +58,13 @@ def checked_config(values: Mapping[str, Any], origins: Mapping[str, str]) -> Con
         try:
             value = checked[key] = _convert(values[key], leaf.type)
         except (ValueError, OverflowError):  # a whole number of 400 digits fits no float
-            expected = f"one of {', '.join(choices)}" if choices else _describe(leaf.type)
+            expected = f"one of {', '.join(map(str, choices))}" if choices else _describe(leaf.type)
             hint = "; put it in quotes" if expected == "text" and not isinstance(values[key], list | dict) else ""
             raise ConfigError(f"{key}: expected {expected}, found {show(values[key])}{hint}{origin}") from None
         if choices and value not in choices:
-            near = difflib.get_close_matches(value, choices, n=1)
+            near = difflib.get_close_matches(value, choices, n=1) if isinstance(value, str) else []
             hint = f". Did you mean {near[0]!r}?" if near else ""
-            raise ConfigError(f"{key}: expected one of {', '.join(choices)}, found {value!r}{origin}{hint}")
+            raise ConfigError(f"{key}: expected one of {', '.join(map(str, choices))}, found {value!r}{origin}{hint}")
         _check_range(key, value, leaf.limits, origin)
     config: Config = _construct(Config, "", checked)
     _check_agreement(config)
@@ -102,6 +104,7 @@ def _check_agreement(config: Config) -> None:
     _check_reach(config.model)
     _check_data(config.data)
     _check_loss(config.train.loss)
+    _check_attention_losses(config.train.loss, config.model)
 
 
 def _check_heads(model: ModelConfig) -> None:
@@ -157,9 +160,44 @@ def _check_data(data: DataConfig) -> None:
         raise ConfigError(
             f"data.region: expected at least {MIN_REGION_SIDE} of the picture on each side, found {region}"
         )
-    snr_db = data.augment.audio_noise_snr_db
-    if len(snr_db) != 2 or snr_db[0] > snr_db[1]:
-        raise ConfigError(f"data.augment.audio_noise_snr_db: expected the lowest and the highest dB, found {snr_db}")
+    _check_augment(data.augment, data.crop_size)
+
+
+def _check_augment(augment: AugmentConfig, crop_size: int) -> None:
+    """Ranges are two numbers in order, and what is asked for can be done."""
+    inf = math.inf
+    for key, what, low, high in (
+        ("audio_noise_snr_db", "dB", -inf, inf),
+        ("interferer_snr_db", "dB", -inf, inf),
+        ("folder_snr_db", "dB", -inf, inf),
+        ("occlusion_area", "share of the picture", 0.001, 0.9),
+        ("blur_sigma", "number of pixels", 0.1, crop_size / 4 if augment.blur else inf),
+        ("low_resolution_side", "number of pixels", 4, crop_size if augment.low_resolution else inf),
+    ):
+        found = getattr(augment, key)
+        if len(found) != 2 or not low <= found[0] <= found[1] <= high:
+            within = f", from {low} on" if low > -inf else ""
+            if -inf < low < high < inf:
+                size = f" (a picture has data.crop_size {crop_size})" if what == "number of pixels" else ""
+                within = f", from {low} to {high:g}{size}"
+            raise ConfigError(f"data.augment.{key}: expected the lowest and the highest {what}{within}, found {found}")
+    if augment.folder_noise and not (augment.noise_folder or augment.music_folder or augment.babble_folder):
+        raise ConfigError(
+            f"data.augment.folder_noise: {augment.folder_noise} asks for sound from a folder and none is given; set"
+            " data.augment.noise_folder, music_folder or babble_folder"
+        )
+    if augment.drop_audio + augment.drop_video > 1:
+        raise ConfigError(
+            f"data.augment.drop_audio: {augment.drop_audio} and drop_video {augment.drop_video} are more than 1"
+            " together; no clip loses both"
+        )
+    if 0 < augment.speed < 0.01:
+        raise ConfigError(f"data.augment.speed: expected 0 or at least 0.01 (whole percents), found {augment.speed}")
+    if augment.resync and augment.audio_shift_ms >= LEAST_RESYNC_MS:
+        raise ConfigError(
+            f"data.augment.audio_shift_ms: sound moved by {augment.audio_shift_ms} ms would keep its label, while"
+            f" resync calls sound {LEAST_RESYNC_MS} ms off not speaking; expected less, or data.augment.resync=0"
+        )
 
 
 def _check_loss(loss: LossConfig) -> None:
@@ -168,4 +206,25 @@ def _check_loss(loss: LossConfig) -> None:
         raise ConfigError(
             f"train.loss.lag_frames: expected the earliest and the latest video frame, within ±{MAX_LAG_FRAMES} (1 s), "
             f"that a sound may come after its picture, found {lags}"
+        )
+
+
+def _check_attention_losses(loss: LossConfig, model: ModelConfig) -> None:
+    """Losses on the alignment need an attention from picture to sound, and that on the null key needs one."""
+    fusion = model.fusion
+    for key, weight in (("null", loss.null), ("guided", loss.guided)):
+        if weight == 0:
+            continue
+        lacks = ""
+        if model.modality != "audio_visual":
+            lacks = f"model.modality {model.modality} has no attention to sound"
+        elif fusion.kind != "cross_attention":
+            lacks = f"model.fusion.kind {fusion.kind} has no attention"
+        elif key == "null" and not fusion.null_key:
+            lacks = "model.fusion.null_key is false"
+        if lacks:
+            raise ConfigError(f"train.loss.{key}: {weight} weighs a loss on the attention, but {lacks}; set it to 0")
+    if loss.guided > 0 and loss.guided_heads > fusion.heads:
+        raise ConfigError(
+            f"train.loss.guided_heads: expected at most model.fusion.heads {fusion.heads}, found {loss.guided_heads}"
         )

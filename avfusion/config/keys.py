@@ -118,6 +118,7 @@ def unknown_key(key: str, where: str) -> ConfigError:
             break
         section = deeper
     elsewhere = [known for known in leaves() if known.rpartition(".")[2] == key.rpartition(".")[2]]
+    elsewhere = [known for known in elsewhere if known.partition(".")[0] == key.partition(".")[0]] or elsewhere
     meant = difflib.get_close_matches(part, sections()[section], n=1) or elsewhere[:3]
     if not meant:
         names = [known.rpartition(".")[2] for known in leaves()]

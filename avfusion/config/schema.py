@@ -11,12 +11,12 @@ from typing import Any
 MAX_SEED = 2**32 - 1
 
 
-def _choice(default: str, *choices: str) -> Any:
-    """A text field limited to the given words."""
+def _choice(default: str | int, *choices: str | int) -> Any:
+    """A field limited to the given words or numbers."""
     return field(default=default, metadata={"choices": (default, *choices)})
 
 
-def _number(default: float, *, low: float | None = None, high: float | None = None, odd: bool = False) -> Any:
+def _number(default: float | None, *, low: float | None = None, high: float | None = None, odd: bool = False) -> Any:
     """A number field limited to ``low..high`` (both included), and to odd numbers on demand."""
     return field(default=default, metadata={"min": low, "max": high, "odd": odd})
 
@@ -56,7 +56,26 @@ class AugmentConfig:
     gain_db: float = _number(6.0, low=0)  # level jitter of the sound
     eq_db: float = _number(0.0, low=0)  # random colour of the sound: a smooth curve over frequency within ± this
     audio_noise: float = _number(0.3, low=0, high=1)  # probability of white or pink noise in the sound
-    audio_noise_snr_db: list[float] = field(default_factory=lambda: [5.0, 30.0])
+    audio_noise_snr_db: list[float] = field(default_factory=lambda: [5.0, 30.0])  # over the active part of the sound
+    # From here on all is off by default; docs/augmentation.md says what each does.
+    interferer: float = _number(0.0, low=0, high=1)  # probability of a voice from another clip of the training set
+    interferer_snr_db: list[float] = field(default_factory=lambda: [0.0, 15.0])
+    noise_folder: str | None = None  # folder of wav or flac files
+    music_folder: str | None = None
+    babble_folder: str | None = None  # speech, of which 3 to 7 files are heard at once
+    folder_noise: float = _number(0.0, low=0, high=1)  # probability of sound from one of the given folders
+    folder_snr_db: list[float] = field(default_factory=lambda: [0.0, 20.0])
+    speed: float = _number(0.0, low=0, high=0.5)  # picture, sound and labels faster or slower by up to this share
+    pitch_semitones: float = _number(0.0, low=0, high=12)  # sound alone higher or lower by up to this
+    audio_shift_ms: float = _number(0.0, low=0, high=1000)  # sound earlier or later by up to this; labels stay
+    occlusion: float = _number(0.0, low=0, high=1)  # probability of a box or bar in front of the face
+    occlusion_area: list[float] = field(default_factory=lambda: [0.1, 0.3])  # share of the picture
+    blur: float = _number(0.0, low=0, high=1)  # probability of a picture out of focus
+    blur_sigma: list[float] = field(default_factory=lambda: [0.5, 2.0])  # pixels
+    low_resolution: float = _number(0.0, low=0, high=1)  # probability of a picture shrunk and enlarged again
+    low_resolution_side: list[int] = field(default_factory=lambda: [12, 24])  # pixels between the two
+    drop_audio: float = _number(0.0, low=0, high=1)  # probability of a clip without sound; labels stay
+    drop_video: float = _number(0.0, low=0, high=1)  # probability of a clip without picture; labels stay
 
 
 @dataclass
@@ -145,14 +164,51 @@ class ModelConfig:
 
 @dataclass
 class LossConfig:
-    """Weights of the terms of the loss; the audio-visual speaking loss has weight 1."""
+    """Weights of the terms of the loss, and their settings; 0 turns a term off, and then it costs nothing.
 
-    audio: float = _number(0.2, low=0)
-    video: float = _number(0.2, low=0)
-    contrastive: float = _number(0.5, low=0)
-    temperature: float = _number(0.07, low=0.001)
-    negatives: str = _choice("batch", "clip")  # of the contrastive loss: all other frames of the batch, or of the clip
-    lag_frames: list[int] = field(default_factory=lambda: [0, 0])  # a sound may come this many frames after its picture
+    The audio-visual speaking loss has weight 1.
+    """
+
+    audio: float = _number(0.2, low=0)  # the speaking loss on the sound alone
+    video: float = _number(0.2, low=0)  # and on the picture alone
+    contrastive: float = _number(0.5, low=0)  # picture and sound of a speaking frame are alike, unlike other frames
+    sync: float = _number(0.0, low=0)  # a clip's sound fits its picture in time better than shifted by 0.36 s and more
+    null: float = _number(0.0, low=0)  # the null key takes all the attention unless the face is the audible speaker
+    guided: float = _number(0.0, low=0)  # speaking frames attend near their natural lag, in the first guided_steps
+    # Of contrastive, sync and guided: a sound may come this many video frames after its picture, from and to.
+    lag_frames: list[int] = field(default_factory=lambda: [0, 0])
+    temperature: float = _number(0.07, low=0.001)  # of contrastive
+    negatives: str = _choice("batch", "clip")  # of contrastive: all other frames of the batch, or of the clip
+    contrast_frames: str = _choice("all", "speaking")  # compared with: all frames, or (TalkNCE) the speaking ones only
+    contrast_hz: int = _choice(25, 100)  # sounds compared: the 40 ms of each video frame, or single 10 ms of them
+    sync_shifts: int = _number(25, low=9, high=100)  # false shifts go up to this many video frames beyond the lags
+    sync_temperature: float = _number(0.07, low=0.001)
+    null_frames: str = _choice("all", "not_speaking")  # supervise the null key on all real frames, or on those only
+    guided_steps: int = _number(500, low=1)  # optimiser steps, from the first, in which guided counts
+    guided_width_ms: float = _number(100.0, low=1)  # standard deviation around the middle of lag_frames without penalty
+    guided_heads: int = _number(0, low=0)  # guide this many heads of every layer, the first ones; 0: all
+
+
+@dataclass
+class LearningRates:
+    """How fast each part of the model learns, as a multiple of ``train.lr``; 0 holds it still."""
+
+    visual: float = _number(1.0, low=0)
+    audio: float = _number(1.0, low=0)
+    fusion: float = _number(1.0, low=0)
+    temporal: float = _number(1.0, low=0)
+    heads: float = _number(1.0, low=0)
+
+
+@dataclass
+class WeightDecays:
+    """Weight decay of each part of the model; null takes ``train.weight_decay``."""
+
+    visual: float | None = _number(None, low=0)
+    audio: float | None = _number(None, low=0)
+    fusion: float | None = _number(None, low=0)
+    temporal: float | None = _number(None, low=0)
+    heads: float | None = _number(None, low=0)
 
 
 @dataclass
@@ -161,21 +217,34 @@ class TrainConfig:
 
     epochs: int = _number(10, low=1)
     contrastive_epochs: int = _number(0, low=0)  # epochs of contrastive loss alone before them
+    patience: int = _number(0, low=0)  # stop after this many epochs without a better validation AP; 0 never does
     lr: float = _number(2e-3, low=0)
-    weight_decay: float = _number(0.01, low=0)
+    lr_scale: LearningRates = field(default_factory=LearningRates)
+    # Each layer further from the output learns this much more slowly: 0.8 gives the last layers lr, the ones below
+    # 0.8 lr, then 0.64 lr ...; 1 is the same for all.
+    layer_decay: float = _number(1.0, low=0.01, high=1)
+    weight_decay: float = _number(0.01, low=0)  # of matrices and kernels; norms, biases and null keys never decay
+    decay_of: WeightDecays = field(default_factory=WeightDecays)
     warmup: float = _number(0.1, low=0, high=1)  # share of all steps
     grad_clip: float = _number(1.0, low=0)  # largest gradient norm; 0 turns clipping off
-    precision: str = _choice("float32", "bfloat16")
+    accumulate: int = _number(1, low=1)  # parts of data.batch_frames whose gradients make one step, in each process
+    ema: float = _number(0.0, low=0, high=0.99999)  # keep a running average of the weights, and score that; 0 is off
+    precision: str = _choice("float32", "bfloat16", "float16")
+    compile: bool = False  # torch.compile; the first steps then take minutes
+    channels_last: bool = False  # kernels of the picture's convolutions in that layout
+    checkpoint_steps: int = _number(500, low=0)  # save within an epoch too, every so many steps; 0: after epochs only
+    log_steps: int = _number(0, low=0)  # a row of training figures every so many steps; 0: one an epoch
     loss: LossConfig = field(default_factory=LossConfig)
 
 
 @dataclass
 class ReportConfig:
-    """What is made once training ends."""
+    """What is made once training ends, and while it goes on."""
 
     figures_per_role: int = _number(1, low=0)
     bootstrap: int = _number(1000, low=0)
     offset_accuracy: bool = True
+    epoch_figures: int = _number(20, low=0)  # epochs, evenly spread, of which the probe clips' alignment is drawn
 
 
 @dataclass
@@ -187,6 +256,10 @@ class WandbConfig:
     entity: str | None = None
     name: str | None = None
     tags: list[str] = field(default_factory=list)
+    log_model: bool = False  # the best checkpoint as an artifact
+    log_dataset: bool = False  # the dataset's description (tables, or the synthetic recipe) as an artifact
+    table_rows: int = _number(500, low=0)  # frames in the table of predictions
+    wait_s: float = _number(300.0, low=1)  # longest wait for uploads when the run ends
 
 
 @dataclass

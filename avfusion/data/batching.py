@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
+from functools import partial
 
 import numpy as np
 import torch
@@ -30,6 +31,7 @@ class Batch:
         frame_mask: ``(B, 1, T)`` bool.
         audio_mask: ``(B, 4 T)`` bool.
         audio_id: ``(B,)`` integers, equal where the same sound is heard.
+        matched: ``(B,)`` bool, False where augmentation dropped picture or sound.
         requests: which stretch of which track each row is.
     """
 
@@ -39,6 +41,7 @@ class Batch:
     frame_mask: Tensor
     audio_mask: Tensor
     audio_id: Tensor
+    matched: Tensor
     requests: list[Request]
 
     def to(self, device: torch.device) -> Batch:
@@ -48,8 +51,17 @@ class Batch:
         return Batch(**moved, requests=self.requests)
 
 
-def collate(examples: Sequence[Example]) -> Batch:
-    """Pads examples to the longest."""
+def collate(examples: Sequence[Example], crop_size: int = 1, num_mels: int = 1) -> Batch:
+    """Pads examples to the longest.
+
+    Args:
+        examples: clips; none at all give a batch of one clip of one frame that is not real, so that a process without a
+            share still takes part in a step.
+        crop_size: side of that frame.
+        num_mels: mel bins of its sound.
+    """
+    if not examples:
+        return _nothing(crop_size, num_mels)
     frames = max(len(example.speaking) for example in examples)
 
     def stack(tensors: Sequence[Tensor], length: int) -> Tensor:
@@ -66,7 +78,22 @@ def collate(examples: Sequence[Example]) -> Batch:
         frame_mask=frame_mask[:, None],
         audio_mask=frame_mask.repeat_interleave(AUDIO_FRAMES_PER_VIDEO_FRAME, dim=1),
         audio_id=torch.tensor([e.audio_id for e in examples], dtype=torch.int64),
+        matched=torch.tensor([e.matched for e in examples]),
         requests=[e.request for e in examples],
+    )
+
+
+def _nothing(crop_size: int, num_mels: int) -> Batch:
+    unreal = torch.zeros(1, 1, 1, dtype=torch.bool)
+    return Batch(
+        crops=torch.zeros(1, 1, 1, crop_size, crop_size),
+        log_mel=torch.zeros(1, AUDIO_FRAMES_PER_VIDEO_FRAME, num_mels),
+        speaking=unreal,
+        frame_mask=unreal,
+        audio_mask=torch.zeros(1, AUDIO_FRAMES_PER_VIDEO_FRAME, dtype=torch.bool),
+        audio_id=torch.zeros(1, dtype=torch.int64),
+        matched=torch.ones(1, dtype=torch.bool),
+        requests=[],
     )
 
 
@@ -86,15 +113,23 @@ def group_by_length(requests: Sequence[Request], batch_frames: int) -> list[list
 
 
 class TrainingSampler(Sampler[list[Request]]):
-    """One random stretch of every track an epoch, shuffled, grouped by length, batches shuffled again.
+    """One random stretch of every track an epoch, shuffled, grouped by length, groups shuffled again.
+
+    A group is what one optimiser step learns from. It is planned for all processes together, from the seed and the
+    epoch alone, and dealt out like cards: to every process in turn, and within a process to the parts whose gradients
+    are added up. So no clip is lost or repeated, whatever the number of processes; a process may get nothing.
+    Each part stays within the budget but for one clip at most.
 
     Args:
         lengths: frames of each track.
         clip_frames: longest stretch.
-        batch_frames: budget of a batch, padding included.
+        batch_frames: budget of one part, padding included; a step has ``ranks * accumulate`` times as much.
         seed: with the epoch, fixes every draw.
         speaking: tracks in which somebody speaks; the contrastive epochs draw from them alone.
         contrastive_epochs: how many epochs, from the first, are contrastive.
+        accumulate: parts a process works through before each step.
+        rank: of this process.
+        ranks: number of processes.
     """
 
     def __init__(
@@ -105,23 +140,36 @@ class TrainingSampler(Sampler[list[Request]]):
         seed: int,
         speaking: Sequence[int] = (),
         contrastive_epochs: int = 0,
+        *,
+        accumulate: int = 1,
+        rank: int = 0,
+        ranks: int = 1,
     ) -> None:
-        self.lengths, self.clip_frames, self.batch_frames, self.seed = lengths, clip_frames, batch_frames, seed
+        self.lengths, self.clip_frames, self.seed = lengths, clip_frames, seed
         self.speaking, self.contrastive_epochs = speaking, contrastive_epochs
-        self.epoch = 0
+        self.accumulate, self.rank, self.ranks = accumulate, rank, ranks
+        self.step_frames = batch_frames * accumulate * ranks
+        self.epoch, self.first_step = 0, 0
 
-    def set_epoch(self, epoch: int) -> None:
-        """Chooses the epoch whose draws the next iteration makes."""
-        self.epoch = epoch
+    def set_epoch(self, epoch: int, first_step: int = 0) -> None:
+        """Chooses the epoch whose draws the next iteration makes, and at which of its steps it begins."""
+        self.epoch, self.first_step = epoch, first_step
 
     def __len__(self) -> int:
-        return len(self.batches(self.epoch))
+        """Parts that this process will work through."""
+        return (len(self.steps(self.epoch)) - self.first_step) * self.accumulate
 
     def __iter__(self) -> Iterator[list[Request]]:
-        return iter(self.batches(self.epoch))
+        """This process's parts, ``accumulate`` of them a step."""
+        for step in self.steps(self.epoch)[self.first_step :]:
+            yield from self.parts(step, self.rank)
 
-    def batches(self, epoch: int) -> list[list[Request]]:
-        """The batches of an epoch."""
+    def parts(self, step: Sequence[Request], rank: int) -> list[list[Request]]:
+        """What a process works through in a step, ``accumulate`` parts; those at the end may be empty."""
+        return [list(step[part * self.ranks + rank :: self.ranks * self.accumulate]) for part in range(self.accumulate)]
+
+    def steps(self, epoch: int) -> list[list[Request]]:
+        """The clips of every step of an epoch, over all processes."""
         rng = np.random.default_rng([self.seed, epoch])
         contrastive = epoch < self.contrastive_epochs
         requests = []
@@ -130,7 +178,7 @@ class TrainingSampler(Sampler[list[Request]]):
             count = min(length, self.clip_frames)
             first = int(rng.integers(0, length - count + 1))
             requests.append(Request(int(track), first, count, epoch, in_sync=contrastive))
-        grouped = group_by_length(requests, self.batch_frames)
+        grouped = group_by_length(requests, self.step_frames)
         return [grouped[i] for i in rng.permutation(len(grouped))]
 
 
@@ -143,10 +191,12 @@ class ClipLoader(DataLoader[Batch]):
         super().__init__(
             examples,  # type: ignore[arg-type]
             batch_sampler=batches,
-            collate_fn=collate,
+            collate_fn=partial(collate, crop_size=examples.config.crop_size, num_mels=examples.config.num_mels),
             num_workers=workers,
             persistent_workers=workers > 0,
             pin_memory=torch.cuda.is_available(),
+            # Of its own, since every loop over the batches draws from it and a resumed epoch begins one loop more.
+            generator=torch.Generator(),
         )
 
     def __iter__(self) -> Iterator[Batch]:  # type: ignore[override]

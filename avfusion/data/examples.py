@@ -1,31 +1,43 @@
 """Clips made ready for the model: cut to size, perhaps augmented, with their log-mel.
 
 ``T`` video frames of ``Y`` by ``X``, ``A = 4 T`` audio frames, ``M`` mel bins. What is done to a clip depends on (seed,
-epoch, track) alone: any number of workers and processes gives the same examples.
+epoch, track) alone: any number of workers and processes gives the same examples, whatever is in memory already.
 """
 
 from __future__ import annotations
 
+import sys
 import zlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import Dataset
 from torchvision.transforms.v2.functional import resized_crop
 
 from avfusion.clock import SAMPLES_PER_VIDEO_FRAME
 from avfusion.config import DataConfig
-from avfusion.data.augment import augment_audio, augment_crops, out_of_sync
+from avfusion.data.augment.draws import Draws, between
+from avfusion.data.augment.folders import open_folders
+from avfusion.data.augment.interferer import Interferers
+from avfusion.data.augment.mixing import Added, looped
+from avfusion.data.augment.modality import NO_PICTURE_LEVEL, dropped_stream
+from avfusion.data.augment.picture import augment_crops
+from avfusion.data.augment.sound import augment_audio
+from avfusion.data.augment.timing import Timing, draw_timing, out_of_sync
 from avfusion.data.clips import Clip, ClipDataset
 from avfusion.media.audio import LogMel
 
 
 @dataclass(frozen=True)
 class Request:
-    """A stretch of one track; ``epoch`` seeds its augmentation, ``in_sync`` keeps its sound where it is."""
+    """A stretch of one track; ``epoch`` seeds its augmentation.
+
+    ``in_sync`` is for learning what goes together: sound and picture are both there, and at their own time.
+    """
 
     track: int
     first_frame: int
@@ -36,13 +48,17 @@ class Request:
 
 @dataclass
 class Example:
-    """One clip as the model takes it: ``(T, Y, X)`` float 0..1, ``(4 T, M)``, ``(T,)`` bool."""
+    """One clip as the model takes it: ``(T, Y, X)`` float 0..1, ``(4 T, M)``, ``(T,)`` bool.
+
+    ``matched`` is False where one of the streams was dropped: nothing can be learnt there about what goes together.
+    """
 
     request: Request
     crops: Tensor
     log_mel: Tensor
     speaking: Tensor
     audio_id: int
+    matched: bool = True
 
 
 def fit_crops(crops: Tensor, region: Sequence[float], size: int) -> Tensor:
@@ -71,6 +87,10 @@ class Examples(Dataset[Example]):
         config: sizes, region, augmentation, memory.
         augment: whether to augment.
         seed: seeds the augmentation together with the request.
+
+    Raises:
+        UsageError: a folder of sounds that augmentation asks for is missing or holds none.
+        AvfusionError: one of its files cannot be read.
     """
 
     def __init__(self, dataset: ClipDataset, config: DataConfig, *, augment: bool = False, seed: int = 0) -> None:
@@ -78,23 +98,40 @@ class Examples(Dataset[Example]):
         self._log_mel = LogMel(config.num_mels)
         self._cache: dict[int, Clip] = {}
         self._cache_bytes = 0
+        wanted = config.augment
+        self._interferers = Interferers(dataset.tracks) if augment and wanted.interferer else None
+        self._folders = open_folders(wanted) if augment else None
+        if self._interferers is not None and (alone := self._interferers.num_alone):
+            print(
+                f"note: data.augment.interferer: for {alone} of {len(self)} tracks nobody speaks in another video,"
+                " sound and group: no voice is mixed into those",
+                file=sys.stderr,
+            )
 
     def __len__(self) -> int:
         return len(self.dataset.tracks)
 
     def __getitem__(self, request: Request) -> Example:
-        rng = np.random.default_rng([self.seed, request.epoch, request.track]) if self.augment else None
-        clip = self._clip(request, rng)
+        draws = Draws(self.seed, request.epoch, request.track) if self.augment else None
+        dropped = None
+        clip = self._clip(request, draws)
         crops, audio = torch.from_numpy(clip.crops).float() / 255, clip.audio
-        if rng is not None:
-            crops = augment_crops(crops, self.config.augment, rng)
-            audio = augment_audio(audio, self.config.augment, rng)
+        if draws is not None:
+            dropped = None if request.in_sync else dropped_stream(self.config.augment, draws)
+            crops = augment_crops(crops, self.config.augment, draws)
+            if dropped == "video":
+                crops = torch.full_like(crops, NO_PICTURE_LEVEL)
+            added = [] if dropped == "audio" else self._other_sounds(request, len(audio), draws)
+            audio = augment_audio(audio, self.config.augment, draws, added)
+            if dropped == "audio":
+                audio = np.zeros_like(audio)
         return Example(
             request,
             crops,
             self._log_mel(torch.from_numpy(audio)),
             torch.from_numpy(clip.speaking),
             zlib.crc32(self.dataset.tracks[request.track].audio_id.encode()),
+            matched=dropped is None,
         )
 
     def preload(self, clips: Iterable[Clip]) -> None:
@@ -103,20 +140,55 @@ class Examples(Dataset[Example]):
             if not self._keep(track, self._fitted(whole)):
                 return
 
-    def _clip(self, request: Request, rng: np.random.Generator | None) -> Clip:
-        """The requested stretch with crops at the model's size, perhaps with its sound moved; whole tracks are kept."""
-        resync = rng is not None and rng.random() < self.config.augment.resync and not request.in_sync
-        whole = self._cache.get(request.track)
-        if whole is None and (resync or self._has_room):
-            whole = self._fitted(self.dataset.read(request.track))
-            self._keep(request.track, whole)
+    def _clip(self, request: Request, draws: Draws | None) -> Clip:
+        """The requested stretch with crops at the model's size, perhaps with its sound moved or at another speed."""
+        timing, resync = Timing(request.first_frame, request.num_frames), False
+        track_frames = self.dataset.tracks[request.track].num_frames
+        if draws is not None:
+            settings = self.config.augment
+            resync = draws.main.random() < settings.resync and not request.in_sync
+            timing = draw_timing(
+                request.first_frame,
+                request.num_frames,
+                track_frames,
+                settings,
+                draws,
+                may_shift=not (resync or request.in_sync),  # moved back into step it would be labelled wrong
+            )
+        first, count = timing.source(track_frames)
+        whole = self._whole(request.track, needed=resync)
         if whole is None:
-            return self._fitted(self.dataset.read(request.track, request.first_frame, request.num_frames))
-        if rng is not None and resync and whole.speaking.any():  # other tracks might be turned into sync
-            whole = out_of_sync(whole, rng)
-        first, last = request.first_frame, request.first_frame + request.num_frames
-        sound = whole.audio[first * SAMPLES_PER_VIDEO_FRAME : last * SAMPLES_PER_VIDEO_FRAME]
-        return Clip(whole.crops[first:last], sound, whole.speaking[first:last])
+            return timing.played(self._fitted(self.dataset.read(request.track, first, count)), first)
+        if draws is not None and resync and whole.speaking.any():  # other tracks might be turned into sync
+            whole = out_of_sync(whole, draws.main)
+        return timing.played(_cut(whole, first, count), first)
+
+    def _other_sounds(self, request: Request, num_samples: int, draws: Draws) -> list[Added]:
+        """What is mixed into a clip: another clip's voice, sound from the user's folders."""
+        settings = self.config.augment
+        added: list[Added] = []
+        if self._interferers is not None and (rng := draws.chance("interferer", settings.interferer)) is not None:
+            snr_db = between(rng, settings.interferer_snr_db)
+            place = self._interferers.draw(request.track, request.num_frames, rng)
+            if place is not None:
+                added.append(Added(looped(self._sound(*place), num_samples), snr_db))
+        if self._folders is not None and (rng := draws.chance("folder_noise", settings.folder_noise)) is not None:
+            snr_db = between(rng, settings.folder_snr_db)
+            added.append(Added(self._folders.draw(num_samples, rng), snr_db))
+        return added
+
+    def _sound(self, track: int, first: int, count: int) -> NDArray[np.float32]:
+        """The sound of a stretch of any track, as the dataset has it."""
+        whole = self._whole(track)
+        return self.dataset.read(track, first, count).audio if whole is None else _cut(whole, first, count).audio
+
+    def _whole(self, track: int, *, needed: bool = False) -> Clip | None:
+        """A whole track, its crops at the model's size: from memory, or read if there is room or it is needed."""
+        whole = self._cache.get(track)
+        if whole is None and (needed or self._has_room):
+            whole = self._fitted(self.dataset.read(track))
+            self._keep(track, whole)
+        return whole
 
     @property
     def _has_room(self) -> bool:
@@ -133,3 +205,10 @@ class Examples(Dataset[Example]):
     def _fitted(self, clip: Clip) -> Clip:
         crops = fit_crops(torch.from_numpy(clip.crops), self.config.region, self.config.crop_size)
         return Clip(crops.numpy(), clip.audio, clip.speaking)
+
+
+def _cut(clip: Clip, first: int, count: int) -> Clip:
+    """Frames ``first .. first + count`` of a clip with their sound."""
+    last = first + count
+    sound = clip.audio[first * SAMPLES_PER_VIDEO_FRAME : last * SAMPLES_PER_VIDEO_FRAME]
+    return Clip(clip.crops[first:last], sound, clip.speaking[first:last])

@@ -284,14 +284,16 @@ class MultiHeadCrossAttention(_AttentionModule):
             ``(B, Tq, D)`` and ``(B, Tk, D)`` unit vectors; their product is the mean over the heads of the cosine of
             query and key.
         """
-        query, key = self.query(x), self.key_value(context)[..., : self.num_heads * self.head_dim]
+        return self._unit_by_head(self.query(x)), self.key_content(context)
 
-        def unit(vectors: Tensor) -> Tensor:
-            by_head = F.normalize(rearrange(vectors, "b t (h k) -> b t h k", h=self.num_heads), dim=-1)
-            together: Tensor = rearrange(by_head, "b t h k -> b t (h k)") / self.num_heads**0.5
-            return together
+    def key_content(self, context: Tensor) -> Tensor:
+        """The second of :meth:`content` alone: ``(B, Tk, C)`` to unit vectors ``(B, Tk, D)``."""
+        return self._unit_by_head(self.key_value(context)[..., : self.num_heads * self.head_dim])
 
-        return unit(query), unit(key)
+    def _unit_by_head(self, vectors: Tensor) -> Tensor:
+        by_head = F.normalize(rearrange(vectors, "b t (h k) -> b t h k", h=self.num_heads), dim=-1)
+        together: Tensor = rearrange(by_head, "b t h k -> b t (h k)") / self.num_heads**0.5
+        return together
 
     def _null(self, query: Tensor) -> tuple[Tensor | None, Tensor | None]:
         """The null key ``(H, K + 1)`` and what it meets, ``(B, H, Tq, K + 1)``; the last channel is its bias."""

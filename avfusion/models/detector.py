@@ -1,7 +1,7 @@
 """The active-speaker detector: encoders, fusion, temporal blocks, heads.
 
 ``B`` scenes, ``S`` face tracks in a scene, ``T`` video frames, ``A = 4 T`` audio frames, ``M`` mel bins, ``D``
-features, ``E`` width of the contrastive space. Masks are boolean, True = real.
+features, ``E`` width of the contrastive space, ``L`` fusion layers, ``H`` heads. Masks are boolean, True = real.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+import torch
 from einops import rearrange, repeat
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -32,6 +33,9 @@ class Detection:
         video_logits: ``(B, S, T)``, from the picture alone; one constant where it does not see.
         video_embedding: ``(B, S, T, E)``, unit length.
         audio_embedding: ``(B, T, E)``, unit length, the sound of each video frame's 40 ms.
+        audio_embedding_100hz: ``(B, A, E)``, unit length, the sound of each 10 ms; None unless asked for.
+        alignment: ``(B, S, L, H, T, A)``, the weights of every fusion layer, the null key left out (its mass is what
+            rows lack to 1); None unless asked for, and where no layer attends.
     """
 
     logits: Tensor
@@ -39,6 +43,8 @@ class Detection:
     video_logits: Tensor
     video_embedding: Tensor
     audio_embedding: Tensor
+    audio_embedding_100hz: Tensor | None = None
+    alignment: Tensor | None = None
 
 
 class ActiveSpeakerDetector(nn.Module):
@@ -82,7 +88,13 @@ class ActiveSpeakerDetector(nn.Module):
         normal_scores(self.head, self.audio_head, self.video_head)
 
     def forward(
-        self, crops: Tensor, log_mel: Tensor, frame_mask: Tensor | None = None, audio_mask: Tensor | None = None
+        self,
+        crops: Tensor,
+        log_mel: Tensor,
+        frame_mask: Tensor | None = None,
+        audio_mask: Tensor | None = None,
+        need_alignment: bool = False,
+        need_audio_100hz: bool = False,
     ) -> Detection:
         """Scores a batch.
 
@@ -91,6 +103,8 @@ class ActiveSpeakerDetector(nn.Module):
             log_mel: ``(B, 4 T, M)``.
             frame_mask: ``(B, S, T)``.
             audio_mask: ``(B, 4 T)``.
+            need_alignment: also return the attention's weights, with gradient; the scores stay the same.
+            need_audio_100hz: also return the embedding of the sound at 100 Hz.
 
         Raises:
             ValueError: picture and sound do not have one length.
@@ -111,13 +125,19 @@ class ActiveSpeakerDetector(nn.Module):
         heard_at_frames = pool_to_video_rate(heard, frames)
 
         x = repeat(heard_at_frames, "b t d -> (b s) t d", s=faces) if self.modality == "audio" else seen
+        alignment: list[Tensor] = []
         if self.modality == "audio_visual":
             for layer in self.fusion:
-                x = layer(x, heard_by_face, face_mask, mask_by_face)
+                if need_alignment and isinstance(layer, CrossAttentionFusion):
+                    x, weights = layer(x, heard_by_face, face_mask, mask_by_face, need_weights=True)
+                    alignment.append(rearrange(weights, "(b s) h t a -> b s h t a", s=faces))
+                else:
+                    x = layer(x, heard_by_face, face_mask, mask_by_face)
         for block in self.temporal:
             x = block(x, face_mask)
 
         seen_content, heard_content = self._content(seen, heard_at_frames)
+        heard_content_100hz = self._sound_content(heard) if need_audio_100hz else None
 
         def by_scene(logits: Tensor) -> Tensor:
             return rearrange(logits, "(b s) t 1 -> b s t", s=faces)
@@ -128,6 +148,8 @@ class ActiveSpeakerDetector(nn.Module):
             video_logits=by_scene(self.video_head(seen)),
             video_embedding=rearrange(seen_content, "(b s) t e -> b s t e", s=faces),
             audio_embedding=heard_content,
+            audio_embedding_100hz=heard_content_100hz,
+            alignment=torch.stack(alignment, dim=2) if alignment else None,
         )
 
     def _content(self, seen: Tensor, heard: Tensor) -> tuple[Tensor, Tensor]:
@@ -135,7 +157,14 @@ class ActiveSpeakerDetector(nn.Module):
         layer = self.fusion[0] if self.contrast_attention else None
         if isinstance(layer, CrossAttentionFusion):
             return layer.content(seen, heard)
-        return F.normalize(self.video_contrast(seen), dim=-1), F.normalize(self.audio_contrast(heard), dim=-1)
+        return F.normalize(self.video_contrast(seen), dim=-1), self._sound_content(heard)
+
+    def _sound_content(self, heard: Tensor) -> Tensor:
+        """The second of :meth:`_content` alone, for sound ``(B, A, D)`` at any rate."""
+        layer = self.fusion[0] if self.contrast_attention else None
+        if isinstance(layer, CrossAttentionFusion):
+            return layer.video_from_audio.key_content(heard)
+        return F.normalize(self.audio_contrast(heard), dim=-1)
 
 
 def build_model(config: ModelConfig, num_mels: int) -> ActiveSpeakerDetector:

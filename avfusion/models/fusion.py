@@ -71,10 +71,23 @@ class CrossAttentionFusion(nn.Module):
         return self.video_from_audio.content(self.norm(video), audio)
 
     def forward(
-        self, video: Tensor, audio: Tensor, frame_mask: Tensor | None = None, audio_mask: Tensor | None = None
-    ) -> Tensor:
-        """Fuses ``video`` ``(N, T, D)`` and ``audio`` ``(N, A, D)`` (masks True = real) to ``(N, T, D)``."""
-        heard: Tensor = self.video_from_audio(self.norm(video), audio, audio_mask)
+        self,
+        video: Tensor,
+        audio: Tensor,
+        frame_mask: Tensor | None = None,
+        audio_mask: Tensor | None = None,
+        need_weights: bool = False,
+    ) -> Tensor | tuple[Tensor, Tensor]:
+        """Fuses ``video`` ``(N, T, D)`` and ``audio`` ``(N, A, D)`` (masks True = real) to ``(N, T, D)``.
+
+        With ``need_weights`` also returns the weights ``(N, H, T, A)``, the null key left out.
+        """
+        if need_weights:
+            heard, weights = self.video_from_audio(self.norm(video), audio, audio_mask, need_weights=True)
+            return self._fuse(video, heard, audio, frame_mask), weights
+        return self._fuse(video, self.video_from_audio(self.norm(video), audio, audio_mask), audio, frame_mask)
+
+    def _fuse(self, video: Tensor, heard: Tensor, audio: Tensor, frame_mask: Tensor | None) -> Tensor:
         fused = video + heard
         if self.bypass is not None:
             fused = fused + self.bypass(pool_to_video_rate(audio, video.shape[1]))

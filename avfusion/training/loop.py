@@ -1,50 +1,45 @@
 """The training loop, read from top to bottom.
 
 An epoch: one random stretch of every track, in batches of like length; then the validation split is scored whole and
-its AVA AP decides which checkpoint is the best.
+its AVA AP decides which checkpoint is the best. Every process runs this loop; the main one alone writes and logs.
+A run that was stopped at any instant goes on from its last checkpoint and ends as if it had never been stopped.
 """
 
 from __future__ import annotations
 
-import math
 import sys
 import time
-from collections import defaultdict
-from dataclasses import dataclass
+from collections.abc import Mapping
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from tqdm import tqdm
 
 from avfusion.config import Config
-from avfusion.data.batching import Batch, ClipLoader, TrainingSampler
+from avfusion.data.batching import ClipLoader, TrainingSampler
 from avfusion.data.clips import ClipDataset
 from avfusion.data.examples import Examples
 from avfusion.data.preload import render_ahead
-from avfusion.errors import AvfusionError
-from avfusion.evaluation.average_precision import average_precision
+from avfusion.distributed import ALONE, World
+from avfusion.errors import AvfusionError, UsageError
 from avfusion.models import build_model
-from avfusion.models.losses import loss_terms
 from avfusion.scoring import pick_device, score_tracks
-from avfusion.training.checkpoint import load_weights, read_checkpoint, save_checkpoint
+from avfusion.training.checkpoint import load_weights, read_generation, save_checkpoint, save_generation
+from avfusion.training.epoch_report import EpochReport
 from avfusion.training.logger import RunLogger
-from avfusion.training.optim import build_optimizer, learning_rate_factor
+from avfusion.training.optim import parameter_norm
+from avfusion.training.replay import save_replay
+from avfusion.training.state import Progress, random_state, set_random_state
+from avfusion.training.step import NotFiniteError, Stepper
+from avfusion.training.throughput import Throughput
 
-
-@dataclass
-class Progress:
-    """Where a training stands, as kept in its checkpoints."""
-
-    epoch: int = 0  # epochs finished
-    step: int = 0
-    best_ap: float = -1.0
-    seconds: float = 0.0
+RANKS_APART = 1_000_003  # between the seeds of two processes
 
 
 class Trainer:
-    """Trains one model on one dataset in one process.
+    """Trains one model on one dataset, in one process or as one of several.
 
     Args:
         config: of the run.
@@ -52,72 +47,70 @@ class Trainer:
         train: tracks to learn from.
         val: tracks to score after each epoch.
         resume: go on from ``checkpoints/last.pt`` (from the beginning where there is none yet).
+        world: the processes that train together.
     """
 
     def __init__(
-        self, config: Config, run_dir: Path, train: ClipDataset, val: ClipDataset, *, resume: bool = False
+        self,
+        config: Config,
+        run_dir: Path,
+        train: ClipDataset,
+        val: ClipDataset,
+        *,
+        resume: bool = False,
+        world: World = ALONE,
     ) -> None:
-        self.config, self.run_dir = config, run_dir
+        self.config, self.run_dir, self.world = config, run_dir, world
+        self.checkpoints = run_dir / "checkpoints"
         if config.run.threads:
             torch.set_num_threads(config.run.threads)
-        torch.manual_seed(config.run.seed)
-        self.device = pick_device(config.run.device)
-        self.model = build_model(config.model, config.data.num_mels).to(self.device)
-        self.optimizer = build_optimizer(self.model, config.train)
+        self.device = pick_device(config.run.device, world.local_rank)
         self.examples = Examples(train, config.data, augment=True, seed=config.run.seed)
         self.val_examples = Examples(val, config.data)
-        self.progress = Progress()
         # Sound and picture are contrasted only where the model has both.
         both = config.model.modality == "audio_visual"
         self.contrastive_epochs = config.train.contrastive_epochs if both else 0
         self.epochs = self.contrastive_epochs + config.train.epochs
         self.sampler = self._sampler(train)
         self.batches = ClipLoader(self.examples, self.sampler, config.data.workers)
-        self.total_steps = sum(len(self.sampler.batches(epoch)) for epoch in range(self.epochs))
-        last = run_dir / "checkpoints" / "last.pt"
-        wandb_id = self._restore(read_checkpoint(last)) if resume and last.is_file() else None
-        self.logger = RunLogger(config, run_dir, wandb_id)
+        self.total_steps = sum(len(self.sampler.steps(epoch)) for epoch in range(self.epochs))
+
+        torch.manual_seed(config.run.seed)
+        self.model = build_model(config.model, config.data.num_mels).to(self.device)
+        found = world.broadcast(read_generation(self.checkpoints) if resume and world.is_main else None)
+        if found is not None:
+            load_weights(self.model, found[1]["model"], found[0])
+        self.stepper = Stepper(self.model, config, self.device, self.total_steps, world)
+        self.progress = Progress()
+        if world.rank:
+            torch.manual_seed(config.run.seed + RANKS_APART * world.rank)
+        self._random = random_state(self.device)
+        kept: Mapping[str, Any] = {}
+        if found is not None:
+            self._restore(*found)
+            kept = found[1]
+        self.logger = RunLogger(config, run_dir, kept.get("wandb_id"), kept.get("log_bytes")) if world.is_main else None
 
     def fit(self) -> Path:
         """Trains to the end and returns the path of the best checkpoint."""
-        total = self.epochs
         parameters = sum(p.numel() for p in self.model.parameters())
-        print(
-            f"{parameters / 1e6:.2f} M parameters on {self.device}; {len(self.examples)} training tracks,"
-            f" {len(self.val_examples)} validation tracks, {total} epochs, {self.total_steps} steps",
-            file=sys.stderr,
+        processes = f", {self.world.size} processes" if self.world.size > 1 else ""
+        self._say(
+            f"{parameters / 1e6:.2f} M parameters on {self.device}{processes}; {len(self.examples)} training tracks,"
+            f" {len(self.val_examples)} validation tracks, {self.epochs} epochs, {self.total_steps} steps"
         )
-        started = time.monotonic() - self.progress.seconds
         for examples in (self.examples, self.val_examples):
             render_ahead(examples)
-        for epoch in range(self.progress.epoch, total):
-            contrast_only = epoch < self.contrastive_epochs
-            numbers = self._train_epoch(epoch, contrast_only)
-            numbers["val/ap"] = self._validate()
-            self.progress.epoch = epoch + 1
-            self.progress.seconds = time.monotonic() - started
-            numbers |= {"epoch": epoch + 1, "seconds": self.progress.seconds}
-            self.logger.log(numbers, self.progress.step)
-            is_best = not contrast_only and numbers["val/ap"] > self.progress.best_ap
-            if is_best:
-                self.progress.best_ap = numbers["val/ap"]
-            self._save(is_best)
-            left = self.progress.seconds / (epoch + 1) * (total - epoch - 1)
-            shown = " ".join(
-                f"{key.removeprefix('train/').removeprefix('loss_')} {numbers[key]:.3f}"
-                for key in numbers
-                if "loss" in key
-            )
-            mark = " (best)" if is_best else ""
-            print(
-                f"epoch {epoch + 1}/{total}{' contrast only' if contrast_only else ''}: {shown}"
-                f" | val AP {numbers['val/ap']:.4f}{mark} | {self.progress.seconds:.0f} s, about {left:.0f} s left",
-                file=sys.stderr,
-            )
-        return self.run_dir / "checkpoints" / "best.pt"
+        report = EpochReport(self.config, self.val_examples, self.device) if self.world.is_main else None
+        started = time.monotonic() - self.progress.seconds
+        set_random_state(self._random, self.device)
+        while self.progress.epoch < self.epochs and not self._out_of_patience():
+            throughput = self._train_epoch(started)
+            self._end_epoch(report, throughput, started)
+        return self.checkpoints / "best.pt"
 
     def _sampler(self, train: ClipDataset) -> TrainingSampler:
-        """Draws the batches of every epoch; the contrastive epochs take only tracks in which somebody speaks."""
+        """Plans the steps of every epoch; the contrastive epochs take only tracks in which somebody speaks."""
         data, lengths = self.config.data, [track.num_frames for track in train.tracks]
         speaking = [i for i, track in enumerate(train.tracks) if track.speaking.any()]
         if not speaking:
@@ -127,79 +120,152 @@ class Trainer:
                 f"{train.name}: no frame of the validation split is labelled as speaking: no AP to train by"
             )
         return TrainingSampler(
-            lengths, data.clip_frames, data.batch_frames, self.config.run.seed, speaking, self.contrastive_epochs
+            lengths,
+            data.clip_frames,
+            data.batch_frames,
+            self.config.run.seed,
+            speaking,
+            self.contrastive_epochs,
+            accumulate=self.config.train.accumulate,
+            rank=self.world.rank,
+            ranks=self.world.size,
         )
 
-    def _train_epoch(self, epoch: int, contrast_only: bool) -> dict[str, float]:
+    @property
+    def _contrast_only(self) -> bool:
+        return self.progress.epoch < self.contrastive_epochs
+
+    def _train_epoch(self, started: float) -> dict[str, float]:
+        """The steps of an epoch that are still to do; returns how fast they went."""
+        settings, progress = self.config.train, self.progress
+        epoch, contrast_only = progress.epoch, self._contrast_only
+        steps = len(self.sampler.steps(epoch))
         self.model.train()
-        sums: dict[str, float] = defaultdict(float)
-        self.sampler.set_epoch(epoch)
-        began, frames, steps = time.monotonic(), 0, len(self.sampler)
-        shown = tqdm(self.batches, desc=f"epoch {epoch + 1}/{self.epochs}", total=steps, leave=False, disable=None)
-        for batch in shown:
-            for key, value in self._step(batch.to(self.device), contrast_only).items():
-                sums[key] += value
-            frames += int(batch.frame_mask.sum())
-        numbers = {f"train/{key}": value / steps for key, value in sums.items()}
-        numbers["train/frames_per_s"] = frames / (time.monotonic() - began)
-        return numbers
+        self.sampler.set_epoch(epoch, progress.epoch_steps)
+        throughput, frames = Throughput(self.device), 0
+        batches = iter(self.batches)
+        shown = tqdm(
+            range(progress.epoch_steps, steps),
+            desc=f"epoch {epoch + 1}/{self.epochs}",
+            initial=progress.epoch_steps,
+            total=steps,
+            leave=False,
+            disable=None if self.world.is_main else True,
+        )
+        for _ in shown:
+            with throughput.waiting():
+                parts = [batch.to(self.device) for batch in islice(batches, settings.accumulate)]
+            frames += sum(int(part.frame_mask.sum()) for part in parts)
+            progress.add(self._step(parts, contrast_only))
+            if settings.log_steps and progress.step % settings.log_steps == 0:
+                self._log({f"train_step/{key}": value for key, value in progress.take_recent().items()})
+            every = settings.checkpoint_steps
+            if every and (progress.epoch_steps % every == 0 or every < progress.epoch_steps == steps):
+                progress.seconds = time.monotonic() - started
+                self._save()
+        list(batches)  # lets the workers' loop come to its end
+        return throughput.numbers(float(self.world.sum(torch.tensor(frames))))
 
-    def _step(self, batch: Batch, contrast_only: bool) -> dict[str, float]:
-        """One optimiser step; returns its loss terms, gradient norm and learning rate as plain numbers."""
-        settings = self.config.train
-        for group in self.optimizer.param_groups:
-            group["lr"] = settings.lr * learning_rate_factor(self.progress.step, self.total_steps, settings.warmup)
-        with torch.autocast(self.device.type, torch.bfloat16, enabled=settings.precision == "bfloat16"):
-            detection = self.model(batch.crops, batch.log_mel, batch.frame_mask, batch.audio_mask)
-        weights = {"contrastive": 1.0} if contrast_only else self._loss_weights()
-        terms = loss_terms(detection, batch.speaking, batch.frame_mask, batch.audio_id, settings.loss, set(weights))
-        loss = torch.stack([weight * terms[key] for key, weight in weights.items()]).sum()
-        if not math.isfinite(loss.item()):
-            tracks = sorted({self.examples.dataset.tracks[r.track].entity_id for r in batch.requests})
-            raise AvfusionError(
-                f"the loss is {loss.item()} at step {self.progress.step}, in a batch of {', '.join(tracks[:5])} .."
-            )
-        self.optimizer.zero_grad(set_to_none=True)
-        loss.backward()  # type: ignore[no-untyped-call]
-        norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), settings.grad_clip or math.inf)
-        self.optimizer.step()
-        self.progress.step += 1
-        numbers = {f"loss_{key}": term.item() for key, term in terms.items()}
-        return {"loss": loss.item(), **numbers, "grad_norm": norm.item(), "lr": self.optimizer.param_groups[0]["lr"]}
+    def _step(self, parts: list[Any], contrast_only: bool) -> dict[str, float]:
+        try:
+            return self.stepper(parts, self.progress.step, contrast_only)
+        except NotFiniteError as error:
+            step = self.sampler.steps(self.progress.epoch)[self.progress.epoch_steps]
+            dealt = [self.sampler.parts(step, rank) for rank in range(self.world.size)]
+            raise save_replay(self.run_dir, self.stepper, self.progress, self.examples, dealt, error) from error
 
-    def _loss_weights(self) -> dict[str, float]:
-        loss = self.config.train.loss
-        weights = {"speaking": 1.0, "audio": loss.audio, "video": loss.video, "contrastive": loss.contrastive}
-        if self.config.model.modality != "audio_visual":
-            # A baseline learns from the one stream it may use; the other stream's terms would train nothing it uses.
-            weights = {"speaking": 1.0}
-        return {key: weight for key, weight in weights.items() if weight > 0}
+    def _end_epoch(self, report: EpochReport | None, throughput: Mapping[str, float], started: float) -> None:
+        """Validates, logs, decides on the best checkpoint, and saves."""
+        progress, contrast_only = self.progress, self._contrast_only
+        model = self.stepper.scored_model
+        scores = score_tracks(model, self.val_examples, self.config, self.device, label="validation", world=self.world)
+        numbers = {f"train/{key}": value for key, value in {**progress.take_epoch(), **throughput}.items()}
+        numbers["train/param_norm"] = float(parameter_norm(self.model))
+        if report is not None and self.logger is not None:
+            folder = self.run_dir / "alignment" / "epochs"
+            numbers |= report(model, scores, self.logger, progress.step, progress.epoch, folder)
+        ap = self.world.broadcast(numbers.get("val/ap"))
+        progress.seconds = time.monotonic() - started
+        is_best = not contrast_only and ap > progress.best_ap
+        if is_best:
+            progress.best_ap, progress.best_epoch = ap, progress.epoch
+        self._log(numbers | {"epoch": progress.epoch, "seconds": progress.seconds})
+        if is_best and self.world.is_main:
+            # Before the state that knows of it: the best checkpoint must never be missing beside that.
+            state = {"progress": vars(progress), "wandb_id": self.logger and self.logger.wandb_id}
+            averaged = {} if self.stepper.ema is None else {"ema": self.stepper.ema.model.state_dict()}
+            save_checkpoint(self.checkpoints / "best.pt", self.model, self.config, {**state, **averaged})
+        self._save()
+        self._tell(numbers, contrast_only, is_best)
 
-    def _validate(self) -> float:
-        scores = score_tracks(self.model, self.val_examples, self.config, self.device, label="validation")
-        speaking = [track.speaking for track in self.val_examples.dataset.tracks]
-        return average_precision(np.concatenate(speaking), np.concatenate(scores))
+    def _out_of_patience(self) -> bool:
+        patience, progress = self.config.train.patience, self.progress
+        since = progress.epoch - max(progress.best_epoch, self.contrastive_epochs)
+        if patience and since >= patience:
+            self._say(f"stopped early: no better validation AP for {since} epochs (train.patience={patience})")
+            return True
+        return False
 
-    def _save(self, is_best: bool) -> None:
-        state: dict[str, Any] = {
-            "optimizer": self.optimizer.state_dict(),
-            "progress": vars(self.progress).copy(),
-            "torch_rng": torch.get_rng_state(),
-            "wandb_id": self.logger.wandb_id,
-        }
-        if self.device.type == "cuda":
-            state["cuda_rng"] = torch.cuda.get_rng_state(self.device)
-        # The best one first: "last" knows the best score, so the best must never be missing beside it.
-        for name in ["best.pt"] * is_best + ["last.pt"]:
-            save_checkpoint(self.run_dir / "checkpoints" / name, self.model, self.config, state)
+    def _log(self, numbers: Mapping[str, float]) -> None:
+        if self.logger is not None:
+            self.logger.log(numbers, self.progress.step)
 
-    def _restore(self, content: dict[str, Any]) -> str | None:
-        """Takes up a checkpoint's state; returns the id of its W&B run."""
-        load_weights(self.model, content["model"], self.run_dir / "checkpoints" / "last.pt")
-        self.optimizer.load_state_dict(content["optimizer"])
+    def _say(self, line: str) -> None:
+        if self.world.is_main:
+            print(line, file=sys.stderr)
+
+    def _tell(self, numbers: Mapping[str, float], contrast_only: bool, is_best: bool) -> None:
+        """One line an epoch."""
+        if not self.world.is_main:
+            return
+        done, seconds = self.progress.epoch, self.progress.seconds
+        left = seconds / done * (self.epochs - done)
+        losses = {key.removeprefix("train/"): numbers[key] for key in numbers if key.startswith("train/loss")}
+        shown = " ".join(f"{key.removeprefix('loss_')} {value:.3f}" for key, value in losses.items())
+        self._say(
+            f"epoch {done}/{self.epochs}{' contrast only' if contrast_only else ''}: {shown}"
+            f" | val AP {numbers['val/ap']:.4f}{' (best)' if is_best else ''}"
+            f" | {numbers['train/frames_per_s']:.0f} frames/s,"
+            f" {numbers['train/data_wait_percent']:.0f} % waiting for data"
+            f" | {seconds:.0f} s, about {left:.0f} s left"
+        )
+
+    def _save(self) -> None:
+        """Writes the state of the training; every process gives its random state."""
+        states = self.world.collect(random_state(self.device))
+        if self.world.is_main and self.logger is not None:
+            state = {
+                "progress": vars(self.progress).copy(),
+                "random": states,
+                "step_frames": self.sampler.step_frames,
+                "wandb_id": self.logger.wandb_id,
+                "log_bytes": self.logger.log_bytes,
+                **self.stepper.state(),
+            }
+            save_generation(self.checkpoints, self.model, self.config, state)
+
+    def _restore(self, path: Path, content: Mapping[str, Any]) -> None:
+        """Takes up a checkpoint's state beside its weights.
+
+        Raises:
+            AvfusionError: it holds no such state.
+            UsageError: it stands in the middle of an epoch that is planned otherwise now.
+        """
+        lacks = {"optimizer", "scaler", "random", "step_frames"} - content.keys()
+        if lacks:
+            raise AvfusionError(f"{path}: not a whole checkpoint of train.py: it lacks {', '.join(sorted(lacks))}")
         self.progress = Progress(**content["progress"])
-        torch.set_rng_state(content["torch_rng"])
-        if self.device.type == "cuda" and "cuda_rng" in content:
-            torch.cuda.set_rng_state(content["cuda_rng"], self.device)
-        wandb_id = content.get("wandb_id")
-        return None if wandb_id is None else str(wandb_id)
+        if self.progress.epoch_steps and content["step_frames"] != self.sampler.step_frames:
+            raise UsageError(
+                f"{path} stands in the middle of an epoch of {content['step_frames']} frames a step, now a step has"
+                f" {self.sampler.step_frames} (data.batch_frames x train.accumulate x processes): choose them alike"
+            )
+        self.stepper.restore(content, path)
+        states = content["random"]
+        if len(states) == self.world.size:
+            self._random = states[self.world.rank]
+        else:
+            self._say(
+                f"{path} was written by {len(states)} processes, now there are {self.world.size}: the run goes on, but"
+                " not bit for bit as the unbroken one"
+            )

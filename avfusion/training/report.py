@@ -27,6 +27,7 @@ from avfusion.config import Config
 from avfusion.data.clips import ClipDataset
 from avfusion.data.examples import Examples
 from avfusion.data.prepared_writer import safe_name
+from avfusion.distributed import ALONE, World
 from avfusion.errors import AvfusionError
 from avfusion.evaluation.desync import offset_accuracy, offset_from_similarity
 from avfusion.evaluation.join import join
@@ -37,8 +38,9 @@ from avfusion.files import whole_text_file
 from avfusion.models import ActiveSpeakerDetector
 from avfusion.scoring import offset_trials, pick_device, score_tracks
 from avfusion.tracks import FaceTrack, LabelTable, ScoreTable, read_labels, write_scores
-from avfusion.training.checkpoint import load_model
-from avfusion.training.logger import RunLogger
+from avfusion.training.checkpoint import model_of, read_checkpoint
+from avfusion.training.logger import FINAL, RunLogger
+from avfusion.training.predictions import COLUMNS, prediction_rows
 from avfusion.training.report_text import as_markdown, as_text
 from avfusion.training.run_folder import read_skipped
 
@@ -56,6 +58,7 @@ def report_run(
     run_dir: Path,
     logger: RunLogger | None,
     command: Sequence[str],
+    world: World = ALONE,
 ) -> dict[str, Any]:
     """Scores one split with one checkpoint, writes the report, prints its tables and the paths.
 
@@ -67,15 +70,19 @@ def report_run(
         run_dir: where to write.
         logger: takes the headline figures and pictures too; None leaves W&B alone.
         command: the command line, for the record.
+        world: processes that share the scoring; the main one reads the checkpoint and does all the rest.
 
     Returns:
-        The content of ``report.json``.
+        The content of ``report.json``; nothing in processes other than the main one.
     """
-    model, trained, content = load_model(checkpoint)
-    device = pick_device(config.run.device)
+    content = world.broadcast(read_checkpoint(checkpoint) if world.is_main else None)
+    model, trained = model_of(content, checkpoint)
+    device = pick_device(config.run.device, world.local_rank)
     model.to(device)
     dataset = examples.dataset
-    scores = score_tracks(model, examples, config, device)
+    scores = score_tracks(model, examples, config, device, world=world)
+    if not world.is_main:
+        return {}
     table = ScoreTable.from_tracks(dataset.tracks, scores)
     suffix = "" if split == config.data.val_split else f"-{split}"
     scores_path = run_dir / "scores" / f"{split}.csv"
@@ -114,10 +121,13 @@ def report_run(
     with whole_text_file(md_path) as file:
         file.write(as_markdown(report, [p.relative_to(run_dir) for p in pictures]))
     if logger is not None:
-        headline = _headline(report, split)
-        logger.log(headline, step=int(content["progress"]["step"]))
-        logger.log_images(pictures, f"alignment/{split}", step=int(content["progress"]["step"]))
+        step, headline = int(content["progress"]["step"]), _headline(report, split)
+        logger.log_images(pictures, f"alignment/{split}", step)
+        rows = prediction_rows(dataset.tracks, scores, config.wandb.table_rows)
+        logger.log_table(f"{FINAL}{split}_predictions", COLUMNS, rows, step)
+        logger.log(headline, step)
         logger.summarize(headline)
+        logger.log_model(checkpoint, {"epoch": content["progress"]["epoch"], "step": step, **headline})
     print(as_text(report))
     for path in [scores_path, *source_scores, md_path, json_path, checkpoint, *pictures]:
         print(f"  {path}")
@@ -235,13 +245,14 @@ def _offsets(
 
 
 def _headline(report: dict[str, Any], split: str) -> dict[str, float]:
-    numbers = {f"final/{split}_ap": report["all"]["average_precision"]} if report["all"] else {}
+    numbers = {f"{FINAL}{split}_ap": report["all"]["average_precision"]} if report["all"] else {}
     for figure, short in (("average_precision", "ap"), ("auroc", "auroc")):
         rows = [row for row in report["roles"] if row[figure] is not None]
-        numbers |= {f"{split}_role/{short}_{row['role']}": row[figure] for row in rows}
+        # Not the keys of the epochs: these are the best checkpoint's, and would bend their curves at the end.
+        numbers |= {f"final_role/{split}_{short}_{row['role']}": row[figure] for row in rows}
     for row in report.get("offset_accuracy", []):
         if row["source"] == "all":
-            numbers[f"final/{split}_offset_accuracy"] = row["accuracy"]
+            numbers[f"{FINAL}{split}_offset_accuracy"] = row["accuracy"]
     return numbers
 
 

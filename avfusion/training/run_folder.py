@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -11,41 +12,77 @@ from typing import Any
 from avfusion.config import Config, DataConfig, to_yaml
 from avfusion.data.clips import Skipped
 from avfusion.errors import AvfusionError, UsageError
-from avfusion.files import whole_text_file
+from avfusion.files import lock, whole_text_file
 
 SKIPPED = "skipped.json"
-MADE_BEFORE_A_CHECKPOINT = {"config.yaml", "log.jsonl", "checkpoints", "wandb", SKIPPED}
+LOCK = ".lock"
+MADE_BEFORE_A_CHECKPOINT = {"config.yaml", "log.jsonl", "checkpoints", "wandb", "alignment", "replay", SKIPPED, LOCK}
 
 
 def make_run_folder(config: Config, config_name: str) -> Path:
     """Makes ``run.dir`` (default ``runs/<config>-<date>``) and writes ``config.yaml`` into it.
 
-    A folder in which a run began and was stopped before its first checkpoint is taken again.
+    A named folder in which a run began and was stopped before its first checkpoint is taken again. Of runs without a
+    name that begin in the same second, as those of a sweep may, each gets a folder of its own (``-2``, ``-3`` ...).
 
     Raises:
         UsageError: it already holds something else.
     """
-    folder = Path(config.run.dir or f"runs/{config_name}-{datetime.now():%Y%m%d-%H%M%S}")
+    try:
+        folder = _new_folder(config_name) if config.run.dir is None else _free_folder(Path(config.run.dir))
+        (folder / "checkpoints").mkdir(parents=True, exist_ok=True)
+        keep_config(config, folder)
+    except OSError as error:
+        where = config.run.dir or error.filename or "runs"
+        raise UsageError(
+            f"run.dir={where}: cannot be made ({error.strerror}); choose another by --run.dir=FOLDER"
+        ) from error
+    return folder
+
+
+def _new_folder(config_name: str) -> Path:
+    """A folder that nobody else has: making it is what decides."""
+    started = f"runs/{config_name}-{datetime.now():%Y%m%d-%H%M%S}"
+    number = 1
+    while True:
+        folder = Path(started if number == 1 else f"{started}-{number}")
+        try:
+            folder.mkdir(parents=True)
+            return folder
+        except FileExistsError:
+            number += 1
+
+
+def _free_folder(folder: Path) -> Path:
     begun = folder.is_dir() and not any(folder.glob("checkpoints/*.pt"))
     if folder.exists() and not (begun and {entry.name for entry in folder.iterdir()} <= MADE_BEFORE_A_CHECKPOINT):
         raise UsageError(
             f"run.dir={folder} already exists; go on with it by `python train.py --resume {folder}`,"
             " or choose another by --run.dir=FOLDER"
         )
-    try:
-        (folder / "checkpoints").mkdir(parents=True, exist_ok=True)
-        (folder / "config.yaml").write_text(to_yaml(config), encoding="utf-8")
-    except OSError as error:
-        raise UsageError(
-            f"run.dir={folder}: cannot be made ({error.strerror}); choose another by --run.dir=FOLDER"
-        ) from error
     return folder
 
 
 def keep_config(config: Config, folder: Path) -> Path:
     """Writes the configuration with which a run is resumed, overrides included, into its ``config.yaml``."""
-    (folder / "config.yaml").write_text(to_yaml(config), encoding="utf-8")
+    with whole_text_file(folder / "config.yaml") as file:
+        file.write(to_yaml(config))
     return folder
+
+
+@contextmanager
+def hold_run_folder(folder: Path) -> Iterator[None]:
+    """Keeps other processes from training in the same folder for as long as the block lasts.
+
+    Raises:
+        UsageError: another process trains there.
+    """
+    with (folder / LOCK).open("w") as file:
+        if lock(file) is False:
+            raise UsageError(
+                f"{folder}: another process is training there; wait for its end, or choose another run.dir"
+            )
+        yield
 
 
 def keep_skipped(folder: Path, data: DataConfig, skipped: Mapping[str, Skipped]) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 import torch
@@ -11,7 +9,7 @@ import torch
 from avfusion.config import DataConfig
 from avfusion.data.batching import ClipLoader, TrainingSampler, collate, group_by_length
 from avfusion.data.clips import Clip
-from avfusion.data.examples import Examples, Request, fit_crops
+from avfusion.data.examples import Examples, Request
 from avfusion.errors import AvfusionError
 from avfusion.tracks import FaceTrack
 
@@ -44,68 +42,10 @@ def data_config(**changes: object) -> DataConfig:
     return config
 
 
-@pytest.mark.parametrize("cache_gb", [0.0, 1.0])
-def test_a_request_gives_exactly_its_frames(cache_gb: float) -> None:
-    examples = Examples(Ramp([9, 12]), data_config(cache_gb=cache_gb))
-    for _ in range(2):  # the second time from the cache
-        example = examples[Request(1, 3, 5)]
-        assert (example.crops[:, 0, 0] * 255).round().tolist() == [13, 14, 15, 16, 17]
-        assert example.speaking.tolist() == [False, True, False, True, False]
-        assert example.log_mel.shape == (20, 20)
-
-
-def test_the_cache_reads_each_track_once() -> None:
-    dataset = Ramp([9, 12])
-    examples = Examples(dataset, data_config())
-    for first in range(4):
-        examples[Request(0, first, 3)]
-        examples[Request(1, first, 3)]
-    assert dataset.reads == 2
-
-
-def test_tracks_given_beforehand_are_not_read_until_memory_is_full() -> None:
-    ramp = Ramp([9, 12, 9])
-    expected = [Examples(ramp, data_config(cache_gb=0.0))[Request(track, 1, 4)] for track in range(3)]
-    one_track = ramp.read(0).audio.nbytes / 1e9  # the second track is kept too: room is asked for before, not after
-    examples = Examples(ramp, data_config(cache_gb=one_track * 1.5))
-    examples.preload(ramp.read(track) for track in range(3))
-    ramp.reads = 0
-
-    for track in range(3):
-        found = examples[Request(track, 1, 4)]
-        assert torch.equal(found.crops, expected[track].crops)
-        assert torch.equal(found.log_mel, expected[track].log_mel)
-    assert ramp.reads == 1  # the third track alone
-
-
-@pytest.mark.parametrize("cache_gb", [0.0, 1.0])
-def test_resync_moves_the_sound_under_the_picture(cache_gb: float) -> None:
-    config = data_config(cache_gb=cache_gb)
-    config.augment.resync = 1.0
-    plain, moved = Examples(Ramp([40]), config), Examples(Ramp([40]), config, augment=True)
-    request = Request(0, 5, 20)
-    assert plain[request].speaking.any()
-    assert not moved[request].speaking.any()
-    assert moved._clip(request, np.random.default_rng(0)).audio[0] != plain._clip(request, None).audio[0]
-
-
-def test_only_what_speaks_is_moved_and_not_when_it_must_stay() -> None:
-    config = data_config()
-    config.augment.resync = 1.0
-    dataset = Ramp([40, 40])
-    dataset.tracks[1] = replace(dataset.tracks[1], speaking=np.zeros(40, bool))
-    examples = Examples(dataset, config, augment=True)
-    plain = Examples(dataset, config)
-    rng = np.random.default_rng(0)
-    silent, kept = Request(1, 5, 20), Request(0, 5, 20, in_sync=True)
-    assert np.array_equal(examples._clip(silent, rng).audio, plain._clip(silent, None).audio)
-    assert np.array_equal(examples._clip(kept, rng).audio, plain._clip(kept, None).audio)
-
-
 def test_contrastive_epochs_draw_speaking_tracks_in_sync_and_later_ones_all() -> None:
     sampler = TrainingSampler([30, 40, 50], 60, 120, seed=0, speaking=[0, 2], contrastive_epochs=2)
     for epoch, tracks, in_sync in ((0, {0, 2}, True), (1, {0, 2}, True), (2, {0, 1, 2}, False)):
-        requests = [request for batch in sampler.batches(epoch) for request in batch]
+        requests = [request for batch in sampler.steps(epoch) for request in batch]
         assert {r.track for r in requests} == tracks
         assert {r.in_sync for r in requests} == {in_sync}
 
@@ -175,14 +115,6 @@ def test_workers_change_nothing(workers: int) -> None:
 
     for alone, helped in zip(epoch(0), epoch(workers), strict=True):
         assert torch.equal(alone, helped)
-
-
-def test_region_cuts_before_resizing() -> None:
-    crops = torch.zeros(1, 20, 20, dtype=torch.uint8)
-    crops[:, 10:, 5:15] = 200
-    assert fit_crops(crops, [0.25, 0.5, 0.75, 1.0], 16).eq(200).all()
-    assert fit_crops(crops, [0.0, 0.0, 1.0, 0.5], 16).eq(0).all()
-    assert fit_crops(crops, [0.0, 0.0, 1.0, 1.0], 20) is not None
 
 
 @pytest.mark.parametrize("workers", [0, 2])

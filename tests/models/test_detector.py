@@ -196,3 +196,46 @@ def test_a_model_without_attention_contrasts_in_projections_whatever_it_is_told(
         setattr(config.fusion if "." in key else config, key.split(".")[-1], value)
     model = model_of(config)
     assert model(*clip(8)).video_embedding.shape == (1, 1, 8, 16)
+
+
+@pytest.mark.parametrize("contrast", ["projection", "attention"])
+def test_alignment_and_fine_sound_come_when_asked_for_and_change_nothing_else(contrast: str) -> None:
+    config = small_config(layers=2)
+    config.contrast = contrast
+    model = model_of(config)
+    crops, log_mel = clip(20, faces=2)
+    crops, log_mel = torch.cat([crops, clip(20, seed=3, faces=2)[0]]), torch.cat([log_mel, clip(20, seed=3)[1]])
+    frame_mask = (torch.arange(20) < torch.tensor([20, 14])[:, None, None]).expand(2, 2, 20)
+    audio_mask = torch.arange(80)[None] < torch.tensor([80, 56])[:, None]
+    plain = model(crops, log_mel, frame_mask, audio_mask)
+    with capture_attention(model) as maps:
+        asked = model(crops, log_mel, frame_mask, audio_mask, need_alignment=True, need_audio_100hz=True)
+    assert plain.alignment is None
+    assert plain.audio_embedding_100hz is None
+    for name in ("logits", "audio_logits", "video_logits", "video_embedding", "audio_embedding"):
+        assert torch.equal(getattr(plain, name), getattr(asked, name)), name
+
+    assert asked.alignment.shape == (2, 2, 2, 4, 20, 80)
+    for layer in range(2):
+        captured = maps[f"fusion.{layer}.video_from_audio"].unflatten(0, (2, 2))
+        assert torch.equal(asked.alignment[:, :, layer].detach(), captured)
+    assert not asked.alignment[1, ..., 56:].any()
+    (gradient,) = torch.autograd.grad(
+        asked.alignment[..., 0].sum(), model.fusion[1].video_from_audio.query.weight, retain_graph=True
+    )
+    assert gradient.abs().max() > 1e-6
+
+    heard = model.audio(log_mel, audio_mask)
+    if contrast == "attention":
+        expected = model.fusion[0].content(model.visual(crops[:, 0]), heard)[1]
+    else:
+        expected = torch.nn.functional.normalize(model.audio_contrast(heard), dim=-1)
+    torch.testing.assert_close(asked.audio_embedding_100hz, expected)
+
+
+@pytest.mark.parametrize("change", [{"fusion.kind": "concat"}, {"modality": "video"}, {"modality": "audio"}])
+def test_a_model_without_attention_has_no_alignment_and_says_so(change: dict[str, str]) -> None:
+    config = small_config()
+    for key, value in change.items():
+        setattr(config.fusion if "." in key else config, key.split(".")[-1], value)
+    assert model_of(config)(*clip(8), need_alignment=True).alignment is None

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
+import time
 import types
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+import torch
 
 from avfusion.config import Config
+from avfusion.training import wandb_run
 from avfusion.training.logger import RunLogger
 
 
@@ -22,6 +27,9 @@ class FakeRun:
 
     def __init__(self, fail_from: int = 10**9) -> None:
         self.rows: list[dict[str, Any]] = []
+        self.steps: list[tuple[int, bool | None]] = []
+        self.starting_step = 0
+        self.offline = True
         self.metrics: list[tuple[str, str | None]] = []
         self.summary: dict[str, Any] = {}
         self.fail_from = fail_from
@@ -29,13 +37,14 @@ class FakeRun:
     def define_metric(self, name: str, step_metric: str | None = None) -> None:
         self.metrics.append((name, step_metric))
 
-    def log(self, row: dict[str, Any]) -> None:
+    def log(self, row: dict[str, Any], step: int, commit: bool | None = None) -> None:
         if len(self.rows) >= self.fail_from:
             raise ConnectionError("server is gone")
         self.rows.append(row)
+        self.steps.append((step, commit))
 
-    def finish(self) -> None:
-        pass
+    def finish(self, exit_code: int) -> None:
+        self.exit_code = exit_code
 
 
 def fake_wandb(monkeypatch: pytest.MonkeyPatch, run: FakeRun) -> dict[str, Any]:
@@ -46,6 +55,8 @@ def fake_wandb(monkeypatch: pytest.MonkeyPatch, run: FakeRun) -> dict[str, Any]:
     settings = types.SimpleNamespace(base_url="https://api.wandb.ai")
     module.setup = lambda: types.SimpleNamespace(settings=settings)  # type: ignore[attr-defined]
     module.Settings = lambda **arguments: arguments  # type: ignore[attr-defined]
+    module.Table = lambda columns, data: ("table", columns, data)  # type: ignore[attr-defined]
+    module.teardown = lambda: None  # type: ignore[attr-defined]
     module.Image = lambda path, caption: ("image", path, caption)  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "wandb", module)
     for name in ("WANDB_MODE", "WANDB_API_KEY", "NETRC"):
@@ -66,6 +77,7 @@ def test_both_get_the_same_numbers(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     logger.log({"val/ap": 0.25}, step=10)
     logger.close()
     assert run.rows == rows_of(tmp_path) == [{"step": 10, "train/loss": 0.5, "epoch": 1}, {"step": 10, "val/ap": 0.25}]
+    assert run.steps == [(0, True), (1, True)]  # W&B's own step is the row's index, and each row is sent at once
     assert ("*", "step") in run.metrics
     assert asked["config"]["model.fusion.heads"] == 4
     assert asked["dir"] == str(tmp_path)
@@ -92,6 +104,7 @@ def test_with_a_key_auto_is_online(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 def test_resuming_goes_on_with_the_same_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = fake_wandb(monkeypatch, FakeRun())
+    monkeypatch.setenv("WANDB_API_KEY", "x" * 40)
     RunLogger(Config(), tmp_path, wandb_id="abc123").close()
     assert (asked["id"], asked["resume"]) == ("abc123", "allow")
 
@@ -143,7 +156,7 @@ def test_wandb_failing_at_the_end_ends_nothing(
     part: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     class Fails(FakeRun):
-        def finish(self) -> None:
+        def finish(self, exit_code: int) -> None:
             raise ConnectionError("server is gone")
 
     run = Fails()
@@ -183,3 +196,184 @@ def test_without_a_network_an_online_run_goes_offline(
     RunLogger(Config(), tmp_path).close()
     assert modes == ["online", "offline"]
     assert "W&B: offline (no answer); later: wandb sync" in capsys.readouterr().err
+
+
+def test_only_plain_numbers_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = FakeRun()
+    fake_wandb(monkeypatch, run)
+    logger = RunLogger(Config(), tmp_path)
+    with_graph = torch.ones(1, requires_grad=True).sum() * 2
+    logger.log({"a": with_graph, "b": np.float32(0.5), "c": np.int64(3), "d": True}, step=1)  # type: ignore[dict-item]
+    logger.summarize({"a": with_graph})  # type: ignore[dict-item]
+    logger.close()
+    (row,) = run.rows
+    assert row == {"step": 1, "a": 2.0, "b": 0.5, "c": 3, "d": 1}
+    assert [type(value) for value in row.values()] == [int, float, float, int, int]
+    assert type(run.summary["a"]) is float
+
+
+def test_what_is_shown_rides_on_the_row_that_follows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = FakeRun()
+    fake_wandb(monkeypatch, run)
+    logger = RunLogger(Config(), tmp_path)
+    logger.log({"a": 1}, step=5)
+    logger.log_images([tmp_path / "x.png"], "align/probe_clips", 7)
+    logger.log_table("final/predictions", ("video_id", "score"), [("v", 0.5)], 7)
+    logger.log({"a": 2}, step=7)
+    logger.close()
+    assert run.steps == [(0, True), (1, None), (1, None), (1, True)]
+    assert run.rows[1] == {"step": 7, "align/probe_clips": [("image", str(tmp_path / "x.png"), "x")]}
+    assert run.rows[2]["final/predictions"] == ("table", ["video_id", "score"], [["v", 0.5]])
+    assert len(rows_of(tmp_path)) == 2
+
+
+def logged(folder: Path, names: list[str]) -> list[int]:
+    """Writes rows; returns how long the log was after each."""
+    logger = RunLogger(Config(), folder)
+    sizes = []
+    for number, name in enumerate(names):
+        logger.log({name: number}, step=number)
+        sizes.append(logger.log_bytes)
+    logger.close()
+    return sizes
+
+
+def resumed(monkeypatch: pytest.MonkeyPatch, folder: Path, next_step: int, log_bytes: int | None) -> FakeRun:
+    """Resumes an online run at which the server has steps up to a number, and logs two rows."""
+    run = FakeRun()
+    run.starting_step, run.offline = next_step, False
+    fake_wandb(monkeypatch, run)
+    monkeypatch.setenv("WANDB_API_KEY", "x" * 40)
+    logger = RunLogger(Config(), folder, "abc123", log_bytes)
+    logger.log_images([folder / "x.png"], "picture", 8)
+    logger.log({"new": 8}, step=8)
+    logger.log({"new": 9}, step=9)
+    logger.close()
+    return run
+
+
+def test_rows_after_the_checkpoint_are_cut_and_not_sent_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fake_wandb(monkeypatch, FakeRun())
+    sizes = logged(tmp_path, ["old"] * 4)
+    run = resumed(monkeypatch, tmp_path, next_step=4, log_bytes=sizes[2])
+    assert [row.get("old", row.get("new")) for row in rows_of(tmp_path)] == [0, 1, 2, 8, 9]
+    assert run.rows == [{"step": 9, "new": 9}]  # the server has steps 0 to 3: the row of step 3 is there
+    assert run.steps == [(4, True)]
+
+
+def test_rows_that_w_and_b_missed_are_sent_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fake_wandb(monkeypatch, FakeRun())
+    logged(tmp_path, ["old"] * 4)
+    run = resumed(monkeypatch, tmp_path, next_step=2, log_bytes=None)
+    assert [step for step, _ in run.steps] == [2, 3, 4, 4, 5]
+    assert run.rows[:2] == [{"step": 2, "old": 2}, {"step": 3, "old": 3}]
+
+
+def test_a_run_made_longer_goes_on_behind_its_first_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The final figures are cut from the log and stay at W&B: the next epoch is not taken for them."""
+    fake_wandb(monkeypatch, FakeRun())
+    sizes = logged(tmp_path, ["old", "old", "final/val_ap"])
+    run = resumed(monkeypatch, tmp_path, next_step=3, log_bytes=sizes[1])
+    assert [step for step, _ in run.steps] == [3, 3, 4]
+    assert len(rows_of(tmp_path)) == 4
+
+
+def test_offline_the_rows_after_the_checkpoint_are_sent_with_their_old_steps(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake_wandb(monkeypatch, FakeRun())
+    sizes = logged(tmp_path, ["old"] * 4)
+    run = FakeRun()
+    fake_wandb(monkeypatch, run)
+    logger = RunLogger(Config(), tmp_path, "abc123", sizes[1])
+    logger.log({"old": 2}, step=2)
+    logger.close()
+    assert run.steps == [(2, True)]
+
+
+def test_a_last_line_cut_short_is_taken_away(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fake_wandb(monkeypatch, FakeRun())
+    sizes = logged(tmp_path, ["old"] * 2)
+    with (tmp_path / "log.jsonl").open("a") as file:
+        file.write('{"step": 2, "ol')
+    logged(tmp_path, ["old"])
+    assert [row["old"] for row in rows_of(tmp_path)] == [0, 1, 0]
+    assert "rows are lost" not in capsys.readouterr().err
+    RunLogger(Config(), tmp_path, None, 10 * sizes[1]).close()
+    assert "rows are lost" in capsys.readouterr().err
+    assert len(rows_of(tmp_path)) == 3
+
+
+def test_w_and_b_hanging_holds_nothing_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Hangs(FakeRun):
+        def log(self, row: dict[str, Any], step: int, commit: bool | None = None) -> None:
+            time.sleep(30)
+
+    fake_wandb(monkeypatch, Hangs())
+    monkeypatch.setattr(wandb_run, "TELL_S", 0.2)
+    logger = RunLogger(Config(), tmp_path)
+    began = time.monotonic()
+    for step in range(3):
+        logger.log({"a": step}, step)
+    logger.close()
+    assert time.monotonic() - began < 5
+    assert len(rows_of(tmp_path)) == 3
+    assert capsys.readouterr().err.count("no answer for 0 s") == 1
+    assert logger.wandb_id == "abc123"  # a resumed run goes on with it
+
+
+def test_uploads_that_do_not_end_are_left_for_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Uploads(FakeRun):
+        def finish(self, exit_code: int) -> None:
+            time.sleep(30)
+
+    fake_wandb(monkeypatch, Uploads())
+    config = Config()
+    config.wandb.wait_s = 0.2
+    RunLogger(config, tmp_path).close()
+    assert f"later: wandb sync {tmp_path}/wandb/offline-run-*" in capsys.readouterr().err.splitlines()[-1]
+
+
+def test_an_artifact_that_fails_is_said_and_w_and_b_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = FakeRun()
+    fake_wandb(monkeypatch, run)
+
+    def refuses(*_: object, **__: object) -> None:
+        raise OSError("disk full")
+
+    sys.modules["wandb"].Artifact = refuses  # type: ignore[attr-defined]
+    config = Config()
+    config.wandb.log_dataset = True
+    logger = RunLogger(config, tmp_path)
+    logger.log({"a": 1}, step=1)
+    logger.close()
+    assert len(run.rows) == 1
+    assert "W&B: no dataset artifact (disk full)" in capsys.readouterr().err
+
+
+def test_a_run_that_ends_by_an_error_has_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = FakeRun()
+    fake_wandb(monkeypatch, run)
+    RunLogger(Config(), tmp_path).close()
+    assert run.exit_code == 0
+    with pytest.raises(ZeroDivisionError), contextlib.closing(RunLogger(Config(), tmp_path)):
+        _ = 1 / 0
+    assert run.exit_code == 1
+
+
+def test_an_evaluation_elsewhere_is_a_run_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = fake_wandb(monkeypatch, FakeRun())
+    RunLogger(Config(), tmp_path).close()
+    assert (asked["job_type"], asked["group"], asked["name"]) == ("train", None, tmp_path.name)
+    config = Config()
+    config.wandb.name = "wide"
+    RunLogger(config, tmp_path, eval_of="wide").close()
+    assert (asked["job_type"], asked["group"], asked["name"]) == ("eval", "wide", tmp_path.name)

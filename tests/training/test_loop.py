@@ -1,43 +1,18 @@
-"""Training: it learns, it resumes where it stopped, and it logs plain numbers."""
+"""Training: it learns, stops when told, and logs plain numbers."""
 
 from __future__ import annotations
 
 import json
 import math
-from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
 
-from avfusion.config import Config
-from avfusion.data.open import open_dataset
-from avfusion.errors import AvfusionError
-from avfusion.training.checkpoint import read_checkpoint, save_checkpoint
-from avfusion.training.loop import Trainer
-from avfusion.training.optim import build_optimizer, learning_rate_factor
-
-
-def tiny_run(epochs: int = 2) -> Config:
-    config = Config()
-    config.run.device, config.wandb.mode = "cpu", "disabled"
-    config.data.crop_size, config.data.num_mels = 24, 20
-    config.data.synthetic.train_scenes, config.data.synthetic.val_scenes, config.data.synthetic.scene_s = 10, 10, 1.2
-    config.data.batch_frames = 150
-    config.model.embed_dim, config.model.contrast_dim = 16, 8
-    config.model.visual.channels, config.model.audio.channels = [4, 8], [4]
-    config.train.epochs = epochs
-    return config
-
-
-def trainer_of(config: Config, folder: Path, resume: bool = False) -> Trainer:
-    folder.mkdir(exist_ok=True)
-    return Trainer(config, folder, open_dataset(config.data, "train"), open_dataset(config.data, "val"), resume=resume)
-
-
-def rows_of(folder: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (folder / "log.jsonl").read_text().splitlines()]
+from avfusion.errors import AvfusionError, UsageError
+from avfusion.training.checkpoint import load_model, read_checkpoint
+from avfusion.training.run_folder import hold_run_folder
+from tests.training.tiny import rows_of, run_script, tiny_run, trainer_of
 
 
 def test_loss_falls_on_what_it_is_shown(tmp_path: Path) -> None:
@@ -48,40 +23,6 @@ def test_loss_falls_on_what_it_is_shown(tmp_path: Path) -> None:
     losses = [row["train/loss_speaking"] for row in rows_of(tmp_path / "run")]
     assert losses[0] == pytest.approx(math.log(2), abs=0.1)  # heads start undecided
     assert losses[-1] < 0.75 * losses[0]
-
-
-def test_resumed_equals_unbroken(tmp_path: Path) -> None:
-    """Weights, learning rates and best score after 1 + 2 epochs are those of 3 epochs in one go."""
-    config = tiny_run(epochs=3)
-    config.train.contrastive_epochs = 1
-    trainer_of(config, tmp_path / "whole").fit()
-
-    class StopError(Exception):
-        pass
-
-    broken = trainer_of(config, tmp_path / "parts")
-    save = broken._save
-
-    def save_then_stop(is_best: bool) -> None:
-        save(is_best)
-        if broken.progress.epoch == 2:
-            raise StopError
-
-    broken._save = save_then_stop  # type: ignore[method-assign]
-    with pytest.raises(StopError):
-        broken.fit()
-    torch.manual_seed(12345)  # whatever happened in between must not matter
-    trainer_of(config, tmp_path / "parts", resume=True).fit()
-
-    whole, parts = (read_checkpoint(tmp_path / name / "checkpoints" / "last.pt") for name in ("whole", "parts"))
-    for key, value in whole["model"].items():
-        assert torch.equal(value, parts["model"][key]), key
-    assert whole["progress"]["step"] == parts["progress"]["step"]
-    assert whole["progress"]["best_ap"] == parts["progress"]["best_ap"]
-    keys = ("train/lr", "train/loss", "val/ap", "step")
-    assert [[r[k] for k in keys] for r in rows_of(tmp_path / "whole")] == [
-        [r[k] for k in keys] for r in rows_of(tmp_path / "parts")
-    ]
 
 
 def test_log_holds_plain_numbers_and_rising_steps(tmp_path: Path) -> None:
@@ -97,7 +38,7 @@ def test_a_contrastive_epoch_touches_no_speaking_head(tmp_path: Path) -> None:
     config.train.contrastive_epochs = 1
     trainer = trainer_of(config, tmp_path / "run")
     before = {key: value.clone() for key, value in trainer.model.state_dict().items()}
-    trainer._train_epoch(0, contrast_only=True)
+    trainer._train_epoch(0.0)
     after = trainer.model.state_dict()
     assert torch.equal(before["head.bias"], after["head.bias"])
     assert not torch.equal(before["video_contrast.weight"], after["video_contrast.weight"])
@@ -106,13 +47,33 @@ def test_a_contrastive_epoch_touches_no_speaking_head(tmp_path: Path) -> None:
     ]
 
 
-def test_a_loss_that_is_not_finite_stops_and_names_its_clips(tmp_path: Path) -> None:
-    trainer = trainer_of(tiny_run(), tmp_path / "run")
+def test_a_loss_that_is_not_finite_stops_and_can_be_replayed(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    trainer = trainer_of(tiny_run("--train.accumulate=2", "--model.dropout=0.5"), run)
     with torch.no_grad():
-        trainer.model.head.bias.fill_(math.nan)
-    with pytest.raises(AvfusionError, match=r"the loss is nan at step 0, in a batch of train_"):
+        trainer.model.temporal[0].feed_forward[1].bias.fill_(math.inf)
+    step = trainer.sampler.steps(0)[0]
+    with pytest.raises(AvfusionError, match=r"not finite \(speaking nan\) at step 0, in a batch of train_.*--replay"):
         trainer.fit()
-    assert not (tmp_path / "run" / "checkpoints" / "last.pt").exists()
+    assert not (run / "checkpoints" / "last.pt").exists()
+    kept = json.loads((run / "replay" / "step-0.json").read_text())
+    assert [clip["track"] for part in kept["parts"] for clip in part["clips"]] == [
+        request.track for number in range(2) for request in step[number::2]
+    ]
+    assert {part["loss"] for part in kept["parts"]} == {"nan"}
+    found = run_script("train.py", "--replay", str(run / "replay" / "step-0.pt"))
+    assert found.returncode == 0, found.stderr
+    assert "speaking nan" in found.stdout
+    assert found.stdout.count("first in temporal.0.feed_forward.1") == len(step)
+
+
+def test_a_gradient_that_is_not_finite_stops_too(tmp_path: Path) -> None:
+    trainer = trainer_of(tiny_run(), tmp_path / "run")
+    trainer.model.head.weight.register_hook(lambda gradient: gradient * math.nan)
+    before = trainer.model.head.weight.detach().clone()
+    with pytest.raises(AvfusionError, match=r"the gradient's norm is nan at step 0"):
+        trainer.fit()
+    assert torch.equal(trainer.model.head.weight, before)
 
 
 @pytest.mark.parametrize(("modality", "other"), [("video", "audio"), ("audio", "visual")])
@@ -130,56 +91,78 @@ def test_baselines_learn_nothing_from_the_other_stream(tmp_path: Path, modality:
     assert 0 < row["val/ap"] <= 1
 
 
-def test_killed_between_its_two_checkpoints_a_run_still_ends_with_a_best_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from avfusion.training import loop
-
-    written: list[str] = []
-
-    def write_one_then_die(path: Path, *arguments: Any) -> None:
-        if written:
-            raise KeyboardInterrupt
-        written.append(path.name)
-        save_checkpoint(path, *arguments)
-
-    monkeypatch.setattr(loop, "save_checkpoint", write_one_then_die)
-    with pytest.raises(KeyboardInterrupt):
-        trainer_of(tiny_run(), tmp_path / "run").fit()
-    monkeypatch.undo()
-    best = trainer_of(tiny_run(), tmp_path / "run", resume=True).fit()
-    assert best.is_file()
-    assert read_checkpoint(tmp_path / "run" / "checkpoints" / "last.pt")["progress"]["epoch"] == 2
-
-
-def test_half_precision_trains(tmp_path: Path) -> None:
-    config = tiny_run(epochs=1)
-    config.train.precision = "bfloat16"
-    trainer_of(config, tmp_path / "run").fit()
-    row = rows_of(tmp_path / "run")[0]
+@pytest.mark.parametrize("precision", ["bfloat16", "float16"])
+def test_half_precision_trains(tmp_path: Path, precision: str) -> None:
+    trainer = trainer_of(tiny_run(f"--train.precision={precision}", "--train.channels_last=true", epochs=1), tmp_path)
+    trainer.fit()
+    row = rows_of(tmp_path)[0]
+    assert ("train/loss_scale" in row) == (precision == "float16")
     assert math.isfinite(row["train/loss"])
     assert row["train/loss_speaking"] == pytest.approx(math.log(2), abs=0.1)
 
 
-def test_learning_rate_warms_up_and_falls() -> None:
-    factors = [learning_rate_factor(step, 100, 0.1) for step in range(100)]
-    assert factors[:10] == pytest.approx([(i + 1) / 10 for i in range(10)])
-    assert factors[9] == max(factors)
-    assert all(a > b for a, b in pairwise(factors[10:]))
-    assert factors[-1] == pytest.approx(0.01, abs=0.002)
-    assert factors[55] == pytest.approx(0.01 + 0.99 * 0.5, abs=1e-9)
+def test_it_stops_when_validation_no_longer_gains(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Weights that never move give the same AP in every epoch: the first is the best, two more bring nothing."""
+    config = tiny_run("--train.patience=2", "--train.contrastive_epochs=1", epochs=9)
+    for part in ("visual", "audio", "fusion", "temporal", "heads"):
+        setattr(config.train.lr_scale, part, 0.0)
+    trainer_of(config, tmp_path).fit()
+    assert [row["epoch"] for row in rows_of(tmp_path)] == [1, 2, 3, 4]
+    assert "stopped early: no better validation AP for 2 epochs" in capsys.readouterr().err
+    trainer_of(config, tmp_path, resume=True).fit()
+    assert len(rows_of(tmp_path)) == 4
 
 
-def test_only_matrices_decay() -> None:
-    config = tiny_run()
-    from avfusion.models import build_model
+def test_the_averaged_weights_are_scored_and_kept(tmp_path: Path) -> None:
+    """An average that hardly moves stays near the weights it began with, and that is the checkpoint's model."""
+    config = tiny_run("--train.ema=0.5", "--train.lr=0.05", epochs=1)
+    trainer = trainer_of(config, tmp_path)
+    trainer.fit()
+    content = read_checkpoint(tmp_path / "checkpoints" / "best.pt")
+    model, _, _ = load_model(tmp_path / "checkpoints" / "best.pt")
+    average = trainer.stepper.ema
+    assert average is not None
+    for name, value in model.state_dict().items():
+        assert torch.equal(value, average.model.state_dict()[name]), name
+        assert torch.equal(value, content["ema"][name]), name
+    assert not torch.equal(content["ema"]["head.weight"], content["model"]["head.weight"])
 
-    model = build_model(config.model, 20)
-    decay, keep = build_optimizer(model, config.train).param_groups
-    names = {id(p): name for name, p in model.named_parameters()}
-    assert {names[id(p)] for p in decay["params"]} | {names[id(p)] for p in keep["params"]} == set(names.values())
-    kept = {names[id(p)] for p in keep["params"]}
-    assert "fusion.0.video_from_audio.null_key" in kept
-    assert "fusion.0.video_from_audio.norm.scale" in kept
-    assert "head.bias" in kept
-    assert keep["weight_decay"] == 0
+
+def test_rows_between_epochs_are_means_of_their_own_steps(tmp_path: Path) -> None:
+    config = tiny_run("--train.log_steps=2", "--data.batch_frames=60", epochs=1)
+    trainer = trainer_of(config, tmp_path)
+    said: list[float] = []
+    step = trainer.stepper
+
+    def listen(*arguments: object) -> dict[str, float]:
+        numbers = step(*arguments)  # type: ignore[arg-type]
+        said.append(numbers["loss"])
+        return numbers
+
+    trainer.stepper = listen  # type: ignore[assignment]
+    listen.scored_model, listen.ema, listen.state = step.scored_model, None, step.state  # type: ignore[attr-defined]
+    trainer.fit()
+    *between, epoch = rows_of(tmp_path)
+    assert len(said) > 4
+    assert [row["step"] for row in between] == list(range(2, len(said) + 1, 2))
+    for row in between:
+        assert row["train_step/loss"] == pytest.approx(sum(said[row["step"] - 2 : row["step"]]) / 2)
+    assert epoch["train/loss"] == pytest.approx(sum(said) / len(said))
+
+
+def test_an_epoch_tells_its_speed_its_waiting_and_its_memory(tmp_path: Path) -> None:
+    trainer_of(tiny_run(epochs=1), tmp_path).fit()
+    (row,) = rows_of(tmp_path)
+    assert row["train/frames_per_s"] > 0
+    assert 0 < row["train/data_wait_percent"] < 100
+    assert 50 < row["train/peak_memory_mb"] < 20_000
+    assert row["train/param_norm"] > 0
+
+
+def test_a_run_folder_is_held_by_one_process(tmp_path: Path) -> None:
+    with hold_run_folder(tmp_path):
+        second = hold_run_folder(tmp_path)
+        with pytest.raises(UsageError, match="another process is training there"):
+            second.__enter__()
+    with hold_run_folder(tmp_path):
+        pass

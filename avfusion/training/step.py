@@ -1,0 +1,158 @@
+"""One optimiser step from the parts of a batch, in one process or as one of several."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
+
+from avfusion.config import Config
+from avfusion.data.batching import Batch
+from avfusion.distributed import ALONE, World
+from avfusion.errors import AvfusionError
+from avfusion.models import ActiveSpeakerDetector
+from avfusion.training.checkpoint import load_weights
+from avfusion.training.optim import AveragedWeights, build_optimizer, learning_rate_factor, set_learning_rate
+from avfusion.training.state import random_state
+from avfusion.training.step_loss import StepLoss, leaves_weights_unused, loss_weights, whole_counts
+
+
+class NotFiniteError(Exception):
+    """The loss or the gradient of a step is infinite or not a number; the weights are those before the step.
+
+    Attributes:
+        terms: each term of the loss, over all processes.
+        grad_norm: norm of the gradient.
+        parts: loss of each part of this process.
+    """
+
+    def __init__(self, terms: dict[str, float], grad_norm: float, parts: list[float]) -> None:
+        super().__init__(f"loss terms {terms}, gradient norm {grad_norm}")
+        self.terms, self.grad_norm, self.parts = terms, grad_norm, parts
+
+
+class Stepper:
+    """Takes optimiser steps with a model.
+
+    Args:
+        model: on ``device``, with the weights to start from (the main process's are taken by all).
+        config: of the run.
+        device: of this process.
+        total_steps: of the whole training, for the learning rate.
+        world: the processes that train together.
+    """
+
+    def __init__(
+        self,
+        model: ActiveSpeakerDetector,
+        config: Config,
+        device: torch.device,
+        total_steps: int,
+        world: World = ALONE,
+    ) -> None:
+        self.model, self.config, self.device, self.world = model, config, device, world
+        self.total_steps = total_steps
+        settings = config.train
+        if settings.channels_last:
+            model.to(memory_format=torch.channels_last)
+        self.optimizer = build_optimizer(model, settings)
+        self.scaler = torch.amp.GradScaler(device.type, enabled=settings.precision == "float16")
+        self.ema = AveragedWeights(model, settings.ema) if settings.ema else None
+        self.random_before = random_state(device)
+        self.loss: nn.Module = StepLoss(model, config, device, world)
+        self._ddp: DistributedDataParallel | None = None
+        if world.size > 1:
+            # Kernels of 1 x 1 have no layout of their own, which torch takes for a mismatch and says at every start.
+            warnings.filterwarnings("ignore", message="Grad strides do not match bucket view strides")
+            self.loss = self._ddp = DistributedDataParallel(
+                self.loss,
+                device_ids=[device] if device.type == "cuda" else None,
+                find_unused_parameters=leaves_weights_unused(config),
+            )
+
+    @property
+    def scored_model(self) -> ActiveSpeakerDetector:
+        """The model to validate: the averaged one where an average is kept."""
+        return self.model if self.ema is None else self.ema.model
+
+    def __call__(self, parts: Sequence[Batch], step: int, contrast_only: bool = False) -> dict[str, float]:
+        """Learns from the parts of one step.
+
+        Args:
+            parts: this process's, on ``device``.
+            step: how many steps went before.
+            contrast_only: learn from the contrastive loss alone.
+
+        Returns:
+            Loss, its terms, gradient norm and learning rate as plain numbers; the same in every process.
+
+        Raises:
+            NotFiniteError: in every process, when the loss of any is not finite.
+        """
+        settings = self.config.train
+        self.random_before = random_state(self.device)
+        lr = settings.lr * learning_rate_factor(step, self.total_steps, settings.warmup)
+        set_learning_rate(self.optimizer, lr)
+        weights = loss_weights(self.config, step, contrast_only)
+        counts = whole_counts(parts, self.config, list(weights), self.world)
+        weighted = torch.tensor(list(weights.values()), device=self.device)
+        self.optimizer.zero_grad(set_to_none=True)
+        of_parts: list[Tensor] = []
+        for index, part in enumerate(parts):
+            with self._no_exchange(until_last=index == len(parts) - 1):
+                terms = self.loss(part, counts)
+                # DistributedDataParallel takes the mean over the processes; each already has its share of the whole.
+                self.scaler.scale((weighted * terms).sum() * self.world.size).backward()
+            of_parts.append(terms.detach())
+        found = dict(zip(weights, self.world.sum(torch.stack(of_parts).sum(dim=0)).tolist(), strict=True))
+        total = sum(weight * found[key] for key, weight in weights.items())
+        self.scaler.unscale_(self.optimizer)
+        norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), settings.grad_clip or math.inf).item()
+        # Half precision overflows now and then: its scaler leaves such a step out and halves the scale.
+        overflow = self.scaler.is_enabled() and not math.isfinite(norm)
+        if not math.isfinite(total) or not (math.isfinite(norm) or overflow):
+            raise NotFiniteError(found, norm, [float((weighted * terms).sum()) for terms in of_parts])
+        self.scaler.step(self.optimizer)
+        self.scaler.update()
+        if self.ema is not None:
+            self.ema.update(self.model, step)
+        numbers = {"loss": total, **{f"loss_{key}": value for key, value in found.items()}, "lr": lr}
+        if self.scaler.is_enabled():
+            numbers |= {"loss_scale": self.scaler.get_scale(), "overflow": float(overflow)}
+        return numbers | {"grad_norm": 0.0 if overflow else norm}
+
+    def _no_exchange(self, *, until_last: bool) -> AbstractContextManager[None]:
+        """Gradients travel between processes with the last part of a step only."""
+        return nullcontext() if until_last or self._ddp is None else self._ddp.no_sync()
+
+    def state(self) -> dict[str, object]:
+        """What a checkpoint keeps."""
+        averaged = {} if self.ema is None else {"ema": self.ema.model.state_dict()}
+        return {"optimizer": self.optimizer.state_dict(), "scaler": self.scaler.state_dict(), **averaged}
+
+    def restore(self, content: Mapping[str, Any], path: Path) -> None:
+        """Takes up what a checkpoint kept; learning rates and decays are those of the configuration now.
+
+        Raises:
+            AvfusionError: the parameters were grouped otherwise.
+        """
+        now = [{key: group[key] for key in ("scale", "weight_decay")} for group in self.optimizer.param_groups]
+        try:
+            self.optimizer.load_state_dict(content["optimizer"])
+        except ValueError as error:
+            raise AvfusionError(
+                f"{path}: parameters were grouped otherwise; keep train.lr_scale, layer_decay and decay_of as they were"
+            ) from error
+        for group, settings in zip(self.optimizer.param_groups, now, strict=True):
+            group.update(settings)
+        if content["scaler"]:  # empty where the run was not in half precision
+            self.scaler.load_state_dict(content["scaler"])
+        if self.ema is not None:
+            load_weights(self.ema.model, content.get("ema") or content["model"], path)

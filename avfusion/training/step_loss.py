@@ -1,0 +1,93 @@
+"""What one part of a step adds to each term of the loss, as a module that holds the detector.
+
+A term is a sum over all frames (or clips) of a step, divided by their number. That number is known from the labels, so
+each part adds its own sum over the common count: however a step's clips are dealt out to processes and parts, the loss
+and its gradient are those of the whole. (A contrast with negatives from the whole batch sees those of all processes,
+but only those of its own part where gradients are accumulated.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import torch
+from torch import Tensor, nn
+
+from avfusion.config import Config
+from avfusion.data.batching import Batch
+from avfusion.distributed import World
+from avfusion.models import ActiveSpeakerDetector
+from avfusion.models.losses import Targets, loss_counts, loss_totals, needs_alignment, needs_audio_100hz
+
+# Terms beside the speaking loss, by the configuration keys of their weights.
+WEIGHTED = ("audio", "video", "contrastive", "sync", "null", "guided")
+AUTOCAST = {"bfloat16": torch.bfloat16, "float16": torch.float16}
+
+
+class StepLoss(nn.Module):
+    """The detector and its losses in one: so DistributedDataParallel sees which weights a step's loss depends on.
+
+    Args:
+        model: the detector.
+        config: of the run.
+        device: of this process.
+        world: the processes that train together.
+    """
+
+    def __init__(self, model: ActiveSpeakerDetector, config: Config, device: torch.device, world: World) -> None:
+        super().__init__()
+        self.model = model
+        self._settings, self._device = config.train, device
+        self._detect = torch.compile(model, dynamic=True) if config.train.compile else model
+        self._everyone = world if world.size > 1 and config.train.loss.negatives == "batch" else None
+
+    def forward(self, part: Batch, counts: Mapping[str, Tensor]) -> Tensor:
+        """What a part adds to each term of ``counts``, in their order: ``(len(counts),)``."""
+        wanted, loss, precision = set(counts), self._settings.loss, self._settings.precision
+        with torch.autocast(self._device.type, AUTOCAST.get(precision), enabled=precision in AUTOCAST):
+            detection = self._detect(
+                part.crops,
+                part.log_mel,
+                part.frame_mask,
+                part.audio_mask,
+                need_alignment=needs_alignment(wanted),
+                need_audio_100hz=needs_audio_100hz(wanted, loss),
+            )
+        totals = loss_totals(detection, _targets(part), loss, wanted, self._everyone)
+        return torch.stack([(totals[key] / count).mean() for key, count in counts.items()])
+
+
+def loss_weights(config: Config, step: int, contrast_only: bool = False) -> dict[str, float]:
+    """The terms that count at a step, with their weights."""
+    loss = config.train.loss
+    if contrast_only:
+        return {"contrastive": 1.0}
+    weights = {"speaking": 1.0}
+    # A baseline learns from the one stream it may use; the other stream's terms would train nothing it uses.
+    if config.model.modality == "audio_visual":
+        weights |= {key: weight for key in WEIGHTED if (weight := getattr(loss, key)) > 0}
+        if step >= loss.guided_steps:
+            weights.pop("guided", None)
+    return weights
+
+
+def leaves_weights_unused(config: Config) -> bool:
+    """Whether some step's loss does not depend on all weights of the model."""
+    loss = config.train.loss
+    always = min(loss.audio, loss.video, loss.contrastive) > 0 and not config.train.contrastive_epochs
+    return config.model.modality != "audio_visual" or not always
+
+
+def whole_counts(parts: Sequence[Batch], config: Config, wanted: Sequence[str], world: World) -> dict[str, Tensor]:
+    """How many frames (or clips) each term sums over, in all parts of all processes: ``(P,)`` each, at least 1."""
+    of_parts = [loss_counts(_targets(part), config.train.loss, set(wanted)) for part in parts]
+    own = {key: torch.stack([counts[key] for counts in of_parts]).sum(dim=0) for key in wanted}
+    whole = world.sum(torch.cat([own[key].double() for key in wanted]))
+    device = parts[0].crops.device
+    sizes = [len(own[key]) for key in wanted]
+    split: tuple[Tensor, ...] = torch.split(whole.to(device, torch.float32).clamp_min(1), sizes)
+    return dict(zip(wanted, split, strict=True))
+
+
+def _targets(part: Batch) -> Targets:
+    return Targets(part.speaking, part.frame_mask, part.audio_mask, part.audio_id, part.matched)
