@@ -293,12 +293,6 @@ def test_print_config_shows_overrides_and_begins_nothing(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_several_processes_are_refused(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setenv("WORLD_SIZE", "2")
-    assert run_here("train", [], monkeypatch) == 2
-    assert "one process" in capsys.readouterr().err
-
-
 def prepared_dataset(root: Path) -> Path:
     """A small prepared dataset of synthetic talkers, ten scenes in either split."""
     from data_prep import synthesize

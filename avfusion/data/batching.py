@@ -44,6 +44,11 @@ class Batch:
     matched: Tensor
     requests: list[Request]
 
+    @property
+    def is_padded(self) -> bool:
+        """Whether any frame is not real; told by the requests, so that a GPU need not be asked."""
+        return len({request.num_frames for request in self.requests}) != 1
+
     def to(self, device: torch.device) -> Batch:
         """The batch with its tensors on ``device``."""
         tensors = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "requests"}

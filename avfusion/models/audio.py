@@ -60,12 +60,12 @@ class AudioEncoder(nn.Module):
         Returns:
             ``(N, A, D)``.
         """
-        maps = log_mel[:, None]
+        maps = rearrange(log_mel[..., None], "n a m c -> n c a m")  # channels last in memory: so convolutions are fastest
         keep = None if mask is None else mask[:, None, :, None]
         for convolution in self.convolutions:
             if keep is not None:
                 maps = maps.masked_fill(~keep, 0.0)
-            maps = F.relu(convolution(maps))
+            maps = F.relu(convolution(maps), inplace=True)
         embedded = self.project_norm(self.project(rearrange(maps, "n c a m -> n a (c m)")))
         out: Tensor = self.norm(self.temporal(embedded, mask))
         return keep_real(out, mask)

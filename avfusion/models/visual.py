@@ -37,8 +37,8 @@ class ResidualBlock(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """``(N·T, C, Y, X) -> (N·T, C', Y/stride, X/stride)``."""
-        inner = self.norm2(self.convolve2(F.relu(self.norm1(self.convolve1(x)))))
-        return F.relu(inner + self.skip(x))
+        inner = self.norm2(self.convolve2(F.relu(self.norm1(self.convolve1(x)), inplace=True)))
+        return F.relu(inner + self.skip(x), inplace=True)
 
 
 class VisualEncoder(nn.Module):
@@ -64,7 +64,7 @@ class VisualEncoder(nn.Module):
         self.stem = nn.Sequential(
             nn.Conv2d(STEM_CHANNELS, channels[0], 3, stride=2, padding=1, bias=False),
             nn.GroupNorm(1, channels[0]),
-            nn.ReLU(),
+            nn.ReLU(inplace=True),
         )
         stages: list[nn.Module] = []
         for in_channels, out_channels in pairwise(channels):
@@ -93,8 +93,8 @@ class VisualEncoder(nn.Module):
         maps = rearrange(_with_motion(pictures, mask), "n t c y x -> (n t) c y x")
         maps = self.stages(self.stem(maps.contiguous(memory_format=torch.channels_last)))
         # Coarse places are kept: which part of the face moves matters.
-        pooled = F.adaptive_avg_pool2d(maps, POOLED_SIDE)
-        embedded = self.project(rearrange(pooled, "(n t) c y x -> n t (c y x)", t=crops.shape[1]))
+        pooled = rearrange(_pooled(maps), "(n t) p c -> n t (c p)", t=crops.shape[1])
+        embedded = self.project(pooled)
         out: Tensor = self.norm(self.temporal(embedded, mask))
         return keep_real(out, mask)
 
@@ -109,3 +109,17 @@ def _with_motion(pictures: Tensor, mask: Tensor | None) -> Tensor:
         change = change.masked_fill(~(mask[:, 1:] & mask[:, :-1])[..., None, None], 0.0)
     since, until = F.pad(change, (0, 0, 0, 0, 1, 0)), F.pad(change, (0, 0, 0, 0, 0, 1))
     return torch.stack([pictures, since, until], dim=2)
+
+
+def _pooled(maps: Tensor) -> Tensor:
+    """Means over 3 x 3 places, those of ``F.adaptive_avg_pool2d``: ``(N, C, Y, X) -> (N, 9, C)``.
+
+    As a product with a matrix of zeros and ones: on a CPU the gradient of torch's own pooling is several times as slow
+    on maps with their channels last, and on CUDA it differs from run to run.
+    """
+    height, width = maps.shape[-2:]
+    each = torch.eye(height * width, device=maps.device).view(-1, 1, height, width)
+    shares = F.adaptive_avg_pool2d(each, POOLED_SIDE).flatten(1).T  # a place is the mean of the pixels it has a share of
+    within = shares > 0
+    sums = within.to(maps.dtype) @ rearrange(maps, "n c y x -> n (y x) c")
+    return sums / within.sum(dim=1, keepdim=True)

@@ -44,12 +44,13 @@ class StepLoss(nn.Module):
     def forward(self, part: Batch, counts: Mapping[str, Tensor]) -> Tensor:
         """What a part adds to each term of ``counts``, in their order: ``(len(counts),)``."""
         wanted, loss, precision = set(counts), self._settings.loss, self._settings.precision
+        # Where all frames are real the masks say nothing: filling by them takes time for every map of the encoders.
+        masks = (part.frame_mask, part.audio_mask) if part.is_padded else (None, None)
         with torch.autocast(self._device.type, AUTOCAST.get(precision), enabled=precision in AUTOCAST):
             detection = self._detect(
                 part.crops,
                 part.log_mel,
-                part.frame_mask,
-                part.audio_mask,
+                *masks,
                 need_alignment=needs_alignment(wanted),
                 need_audio_100hz=needs_audio_100hz(wanted, loss),
             )

@@ -41,7 +41,7 @@ def test_it_rebuilds_its_model_alone(saved: tuple[Path, torch.nn.Module]) -> Non
 
 
 def test_it_loads_with_weights_only(saved: tuple[Path, torch.nn.Module]) -> None:
-    assert torch.load(saved[0], weights_only=True)["format"] == 1
+    assert torch.load(saved[0], weights_only=True)["format"] == 2
 
 
 def test_writing_leaves_no_draft_and_failing_leaves_the_old_file(saved: tuple[Path, torch.nn.Module]) -> None:
@@ -83,7 +83,7 @@ def test_damage_is_named(saved: tuple[Path, torch.nn.Module]) -> None:
 
 def test_another_file_is_no_checkpoint(tmp_path: Path) -> None:
     torch.save({"state_dict": {}}, tmp_path / "other.pt")
-    with pytest.raises(AvfusionError, match="expected an avfusion checkpoint of format 1, found None"):
+    with pytest.raises(AvfusionError, match="expected an avfusion checkpoint of format 2, found None"):
         read_checkpoint(tmp_path / "other.pt")
     with pytest.raises(UsageError, match="no checkpoint at"):
         read_checkpoint(tmp_path / "none.pt")
@@ -92,9 +92,9 @@ def test_another_file_is_no_checkpoint(tmp_path: Path) -> None:
 def test_a_checkpoint_that_lacks_a_part_is_told(saved: tuple[Path, torch.nn.Module]) -> None:
     path, _ = saved
     content = torch.load(path, weights_only=True)
-    del content["optimizer"]
+    del content["progress"]
     torch.save(content, path)
-    with pytest.raises(AvfusionError, match="it lacks optimizer"):
+    with pytest.raises(AvfusionError, match="it lacks progress"):
         read_checkpoint(path)
 
 

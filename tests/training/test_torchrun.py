@@ -20,6 +20,8 @@ from avfusion.training.checkpoint import read_checkpoint
 from tests.training.tiny import ROOT, SETTINGS, launcher, rows_of, run_script, run_train
 from tests.training.wandb_file import read_wandb
 
+pytestmark = pytest.mark.slow  # every test starts processes that load torch
+
 # A step has 300 frames whatever the number of processes. Contrast over the whole batch, epochs of contrast alone.
 STEP_FRAMES = 300
 TRAINING = [

@@ -145,6 +145,7 @@ def test_a_prepared_dataset_is_described_and_not_copied(tmp_path: Path, clean: N
     assert {f"sha256/{name}" for name in names} <= json.loads(artifact.metadata).keys()
 
 
+@pytest.mark.slow
 def test_a_whole_run_and_its_evaluations_read_back(tmp_path: Path, clean: None) -> None:
     """train.py for two epochs, then eval.py into the run's folder and into another."""
     run, other = tmp_path / "run", tmp_path / "other"
