@@ -1,7 +1,7 @@
 """The rooms of the package import only the rooms above them, and light rooms stay light.
 
-The table is the table of the design, with clock, distributed, errors, files and processes as base rooms, media beside data in
-scoring, tracks in training.
+The table is the table of the design, with clock, distributed, errors, files and processes as base rooms, media beside
+data in scoring, tracks in training.
 """
 
 from __future__ import annotations

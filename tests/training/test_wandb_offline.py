@@ -70,7 +70,7 @@ def epochs(config: Config, folder: Path, logger: RunLogger, numbers: range) -> N
 
 
 def test_two_epochs_read_back(tmp_path: Path, clean: None, capfd: pytest.CaptureFixture[str]) -> None:
-    config = offline(tiny_run())
+    config = offline(tiny_run("--report.epoch_figures=20"))
     config.wandb.log_dataset = config.wandb.log_model = True
     (tmp_path / "best.pt").write_bytes(b"weights")
     logger = RunLogger(config, tmp_path)
@@ -110,7 +110,7 @@ def test_two_epochs_read_back(tmp_path: Path, clean: None, capfd: pytest.Capture
 
 
 def test_a_resumed_run_is_the_same_run_without_a_row_twice(tmp_path: Path, clean: None) -> None:
-    config = offline(tiny_run())
+    config = offline(tiny_run("--report.epoch_figures=20"))
     first = RunLogger(config, tmp_path)
     first.log({"train/loss": 1.0}, 1)
     first.log({"train/loss": 0.5}, 2)
@@ -131,7 +131,7 @@ def test_a_resumed_run_is_the_same_run_without_a_row_twice(tmp_path: Path, clean
 
 
 def test_a_prepared_dataset_is_described_and_not_copied(tmp_path: Path, clean: None, small_dataset: Any) -> None:
-    config = offline(tiny_run())
+    config = offline(tiny_run("--report.epoch_figures=20"))
     config.data.format, config.data.root = "prepared", str(small_dataset(tmp_path / "data set"))
     config.wandb.log_dataset = True
     run = tmp_path / "run"
