@@ -16,6 +16,7 @@ from avfusion.data.batching import collate
 from avfusion.data.examples import Examples, Request
 from avfusion.models import ActiveSpeakerDetector
 from avfusion.models.attention import capture_attention
+from avfusion.models.losses import terms_on
 from avfusion.tracks import FaceTrack
 
 LONGEST_FIGURE_FRAMES = 250
@@ -56,6 +57,7 @@ def capture_clip(
         scores=out.logits[0, 0].float().sigmoid().cpu().numpy(),
         weights=maps[last_layer][0].numpy(),
         audio_bypass=config.model.fusion.audio_bypass,
+        losses=terms_on(config.train.loss),
     )
 
 

@@ -9,7 +9,8 @@ Figures are built without pyplot: no window system is asked for, and nothing kee
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -38,11 +39,13 @@ HALF_WIDTH_S = 0.5  # lags shown
 MOSTLY_NULL = 0.8  # above this mean null mass, lag and width describe too little of the attention to be shown
 NUM_CROPS = 12
 SUBTITLE = "positive lag: attends to sound after the frame"
+TEACHES = ("null", "guided")  # losses on the attention itself
+TAUGHT_WARNING = "the {} loss taught the attention where to look: a ridge or a null mass need not come from the sound"
 BYPASS_WARNING = "sound also reaches the classifier around the attention: these maps need not explain the score"
 
 # Inches. Text is placed in points, so panels of fixed size stay legible whatever the number of heads.
 WIDTH, LEFT, RIGHT = 12.0, 1.05, 2.2
-TITLE, CROPS, MEL, SCORE, HEAD, NULL, FOOT, GAP = 0.66, 0.74, 0.8, 0.8, 0.84, 0.15, 1.26, 0.1
+TITLE, CROPS, MEL, SCORE, HEAD, NULL, FOOT, GAP = 0.66, 0.74, 0.8, 0.8, 0.84, 0.15, 1.42, 0.1
 SMALL, NORMAL = 8.0, 9.0  # points
 
 # Told apart by colour-blind readers (Okabe-Ito).
@@ -64,6 +67,7 @@ class ClipAlignment:
         scores: ``(T,)`` probabilities that the face is the audible speaker.
         weights: ``(H, T, A)`` attention of one layer, the null key left out.
         audio_bypass: sound also reaches the classifier around the attention.
+        losses: what the model was trained with, name and weight of each term; empty where unknown.
     """
 
     title: str
@@ -74,6 +78,14 @@ class ClipAlignment:
     scores: NDArray[np.float32]
     weights: NDArray[np.float32]
     audio_bypass: bool = False
+    losses: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def warnings(self) -> list[str]:
+        """What to know before anything is read out of the maps."""
+        taught = [name for name in TEACHES if name in self.losses]
+        warnings = [BYPASS_WARNING] if self.audio_bypass else []
+        return warnings + [TAUGHT_WARNING.format(" and ".join(taught))] * bool(taught)
 
     def __post_init__(self) -> None:
         frames, keys = len(self.speaking), len(self.log_mel)
@@ -97,7 +109,7 @@ def alignment_figure(clip: ClipAlignment) -> Figure:
     the speaking frames, or over all frames where nobody speaks; a head that mostly hears nothing has no lag.
     """
     num_heads, num_frames = clip.weights.shape[:2]
-    figure, rows = _layout(num_heads, with_warning=clip.audio_bypass)
+    figure, rows = _layout(num_heads, num_warnings=len(clip.warnings))
     crops, mel, score, *heads = rows
     edges_s = (-0.5 / VIDEO_HZ, (num_frames - 0.5) / VIDEO_HZ)
     _draw_titles(figure, clip)
@@ -112,7 +124,7 @@ def alignment_figure(clip: ClipAlignment) -> Figure:
         row.set_xlim(edges_s)
         row.tick_params(labelsize=SMALL, labelbottom=row is rows[-1])
     rows[-1].set_xlabel("time in the clip (s)", fontsize=NORMAL)
-    _draw_legend(figure, scale)
+    _draw_legend(figure, scale, clip.losses)
     return figure
 
 
@@ -138,11 +150,11 @@ def save_figure(figure: Figure, path: Path, dpi: int = 110) -> None:
         figure.savefig(part, dpi=dpi, format=suffix[1:], metadata=nothing[suffix])
 
 
-def _layout(num_heads: int, with_warning: bool) -> tuple[Figure, list[Axes]]:
+def _layout(num_heads: int, num_warnings: int) -> tuple[Figure, list[Axes]]:
     """A figure with a row of axes for crops, sound, score, and two per head (map, null mass), sized in inches."""
     heights = [CROPS, MEL, SCORE] + [HEAD, NULL] * num_heads
     gaps = [GAP, GAP, GAP] + [0.02, 1.3 * GAP] * num_heads
-    top = TITLE + (0.24 if with_warning else 0.0)
+    top = TITLE + 0.26 * num_warnings
     height = top + sum(heights) + sum(gaps) + FOOT
     figure = Figure(figsize=(WIDTH, height), facecolor="white")
     FigureCanvasAgg(figure)
@@ -170,10 +182,10 @@ def _draw_titles(figure: Figure, clip: ClipAlignment) -> None:
     # A name may hold a dollar sign: it is no formula.
     figure.text(x, _from_top(figure, 0.2), first, fontsize=12, weight="bold", va="center", parse_math=False)
     figure.text(x, _from_top(figure, 0.45), second, fontsize=NORMAL, va="center", color="#333333", parse_math=False)
-    if clip.audio_bypass:
-        y = _from_top(figure, 0.72)
-        box = {"boxstyle": "round,pad=0.25", "facecolor": "#FFF1E6", "edgecolor": WARNING}
-        figure.text(x + 0.004, y, f"! {BYPASS_WARNING}", fontsize=NORMAL, va="center", color=WARNING, bbox=box)
+    box = {"boxstyle": "round,pad=0.25", "facecolor": "#FFF1E6", "edgecolor": WARNING}
+    for number, warning in enumerate(clip.warnings):
+        y = _from_top(figure, 0.72 + 0.26 * number)
+        figure.text(x + 0.004, y, f"! {warning}", fontsize=NORMAL, va="center", color=WARNING, bbox=box)
 
 
 def _drawable(text: str) -> str:
@@ -320,10 +332,10 @@ def _draw_null(axes: Axes, null_mass: NDArray[np.float64]) -> None:
     axes.tick_params(left=False)
 
 
-def _draw_legend(figure: Figure, scale: PowerNorm) -> None:
+def _draw_legend(figure: Figure, scale: PowerNorm, losses: Mapping[str, float]) -> None:
     """The color bar, what the lines and grays mean, and what the figures at the right are taken over."""
     height = figure.get_figheight()
-    bar = figure.add_axes((LEFT / WIDTH, 0.52 / height, 3.3 / WIDTH, 0.13 / height))
+    bar = figure.add_axes((LEFT / WIDTH, 0.68 / height, 3.3 / WIDTH, 0.13 / height))
     ticks = [digit * 10.0**power for power in range(-5, 1) for digit in (1, 3)]
     ticks = [tick for tick in ticks if 0.22 <= scale(tick) <= 1.0]  # further left they run together
     colors = ScalarMappable(scale, COLOR_MAP)
@@ -341,11 +353,14 @@ def _draw_legend(figure: Figure, scale: PowerNorm) -> None:
         Patch(facecolor=NULL_COLOR, label="null: nothing heard, 0 to 100 %"),
         Patch(facecolor=OUTSIDE, edgecolor="#999999", label="outside the clip"),
     ]
-    corner = (5.0 / WIDTH, 0.28 / height)
+    corner = (5.0 / WIDTH, 0.44 / height)
     figure.legend(handles=handles, loc="lower left", bbox_to_anchor=corner, ncols=3, fontsize=SMALL, frameon=False)
     even_ms = 1000 * 2 * HALF_WIDTH_S / np.sqrt(12)
     note = (
         "at the right: median lag and width, mean null, over the speaking frames (all frames where nobody speaks) · "
         f"attention spread evenly over ±{HALF_WIDTH_S:g} s has width {even_ms:.0f} ms"
     )
-    figure.text(LEFT / WIDTH, 0.14 / height, note, fontsize=SMALL, va="center", color="#333333")
+    figure.text(LEFT / WIDTH, 0.3 / height, note, fontsize=SMALL, va="center", color="#333333")
+    if losses:
+        terms = ", ".join(f"{name} {weight:g}" for name, weight in losses.items())
+        figure.text(LEFT / WIDTH, 0.14 / height, f"losses: {terms}", fontsize=SMALL, va="center", color="#333333")

@@ -60,7 +60,9 @@ class AudioEncoder(nn.Module):
         Returns:
             ``(N, A, D)``.
         """
-        maps = rearrange(log_mel[..., None], "n a m c -> n c a m")  # channels last in memory: so convolutions are fastest
+        maps = rearrange(
+            log_mel[..., None], "n a m c -> n c a m"
+        )  # channels last in memory: so convolutions are fastest
         keep = None if mask is None else mask[:, None, :, None]
         for convolution in self.convolutions:
             if keep is not None:

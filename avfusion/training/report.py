@@ -36,6 +36,7 @@ from avfusion.evaluation.roles import per_role, per_source, track_groups, track_
 from avfusion.evaluation.source_rows import score_source_rows
 from avfusion.files import whole_text_file
 from avfusion.models import ActiveSpeakerDetector
+from avfusion.models.losses import terms_on
 from avfusion.scoring import offset_trials, pick_device, score_tracks
 from avfusion.tracks import FaceTrack, LabelTable, ScoreTable, read_labels, write_scores
 from avfusion.training.checkpoint import model_of, read_checkpoint
@@ -258,8 +259,10 @@ def _headline(report: dict[str, Any], split: str) -> dict[str, float]:
 
 def _model_summary(config: Config) -> dict[str, Any]:
     fusion = config.model.fusion
-    summary: dict[str, Any] = {"modality": config.model.modality}
-    if config.model.modality == "audio_visual":
+    audio_visual = config.model.modality == "audio_visual"
+    losses = terms_on(config.train.loss) if audio_visual else {"speaking": 1.0}
+    summary: dict[str, Any] = {"modality": config.model.modality, "losses": losses}
+    if audio_visual:
         summary["fusion"] = fusion.kind
         if fusion.kind == "cross_attention":
             summary |= {"heads": fusion.heads, "audio_bypass": fusion.audio_bypass}

@@ -68,6 +68,7 @@ def _provenance(report: dict[str, Any]) -> str:
             "- AP: VOC all-point interpolation over all face boxes of the split, as AVA defines it; intervals: 95 %,"
             f" bootstrap over the {report['all']['num_groups']} independent sources of the tracks"
         )
+    lines.append("- losses: " + ", ".join(f"{name} {weight:g}" for name, weight in report["model"]["losses"].items()))
     lines += [f"- {remark}" for remark in _remarks(report)]
     if report["model"].get("audio_bypass"):
         lines.append("- sound also reaches the classifier around the attention: alignment maps need not explain scores")

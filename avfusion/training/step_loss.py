@@ -17,10 +17,8 @@ from avfusion.config import Config
 from avfusion.data.batching import Batch
 from avfusion.distributed import World
 from avfusion.models import ActiveSpeakerDetector
-from avfusion.models.losses import Targets, loss_counts, loss_totals, needs_alignment, needs_audio_100hz
+from avfusion.models.losses import Targets, loss_counts, loss_totals, needs_alignment, needs_audio_100hz, terms_on
 
-# Terms beside the speaking loss, by the configuration keys of their weights.
-WEIGHTED = ("audio", "video", "contrastive", "sync", "null", "guided")
 AUTOCAST = {"bfloat16": torch.bfloat16, "float16": torch.float16}
 
 
@@ -60,15 +58,12 @@ class StepLoss(nn.Module):
 
 def loss_weights(config: Config, step: int, contrast_only: bool = False) -> dict[str, float]:
     """The terms that count at a step, with their weights."""
-    loss = config.train.loss
     if contrast_only:
         return {"contrastive": 1.0}
-    weights = {"speaking": 1.0}
     # A baseline learns from the one stream it may use; the other stream's terms would train nothing it uses.
-    if config.model.modality == "audio_visual":
-        weights |= {key: weight for key in WEIGHTED if (weight := getattr(loss, key)) > 0}
-        if step >= loss.guided_steps:
-            weights.pop("guided", None)
+    weights = terms_on(config.train.loss) if config.model.modality == "audio_visual" else {"speaking": 1.0}
+    if step >= config.train.loss.guided_steps:
+        weights.pop("guided", None)
     return weights
 
 

@@ -132,6 +132,15 @@ def test_the_bypass_is_said_where_there_is_one() -> None:
     assert any(BYPASS_WARNING in text for text in texts(alignment_figure(clip(audio_bypass=True))))
 
 
+def test_what_the_model_was_trained_with_is_said_and_losses_on_the_attention_are_a_warning() -> None:
+    plain = texts(alignment_figure(clip(losses={"speaking": 1.0, "contrastive": 0.5})))
+    assert "losses: speaking 1, contrastive 0.5" in plain
+    assert not any("taught" in text for text in plain)
+    taught = texts(alignment_figure(clip(audio_bypass=True, losses={"speaking": 1.0, "null": 0.1, "guided": 2.0})))
+    assert any("the null and guided loss taught the attention" in text for text in taught)
+    assert any(BYPASS_WARNING in text for text in taught)
+
+
 def test_crops_stand_at_their_times() -> None:
     figure = alignment_figure(clip(frames=100))
     pictures = panels(figure)[0].images

@@ -13,6 +13,7 @@ from avfusion.models.losses.terms import (
     needs_alignment,
     needs_audio_100hz,
     term_value,
+    terms_on,
 )
 
 __all__ = [
@@ -25,4 +26,5 @@ __all__ = [
     "needs_alignment",
     "needs_audio_100hz",
     "term_value",
+    "terms_on",
 ]

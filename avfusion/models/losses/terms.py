@@ -27,6 +27,11 @@ TERMS = ("speaking", "audio", "video", "contrastive", "sync", "null", "guided")
 ON_ALIGNMENT = ("null", "guided")
 
 
+def terms_on(config: LossConfig) -> dict[str, float]:
+    """The terms that a configuration turns on, with their weights, in the order of ``TERMS``; ``speaking`` has 1."""
+    return {name: weight for name in TERMS if (weight := getattr(config, name, 1.0)) > 0}
+
+
 def needs_alignment(wanted: Collection[str]) -> bool:
     """Whether the detector must return its alignment (``need_alignment``) for the wanted terms."""
     return any(name in wanted for name in ON_ALIGNMENT)
