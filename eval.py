@@ -60,7 +60,7 @@ def evaluate_run(options: argparse.Namespace, overrides: list[str]) -> None:
     config_path = run_dir / "config.yaml"
     if not config_path.is_file():
         raise UsageError(f"{run_dir}: no config.yaml there; expected a folder that train.py made")
-    from avfusion.training.checkpoint import read_checkpoint
+    from avfusion.checkpoint import read_checkpoint
 
     checkpoint = run_dir / "checkpoints" / f"{options.checkpoint or 'best'}.pt"
     config, content = load_config(config_path, overrides), read_checkpoint(checkpoint)

@@ -124,12 +124,12 @@ def open_data(config: Config, resume_dir: Path | None, world: World) -> tuple[Cl
 
 def replay_step(path: Path) -> None:
     """Runs a step again whose loss was not finite, and says in which clip and where in the model it begins."""
+    from avfusion.checkpoint import load_weights, read_checkpoint
     from avfusion.config import config_from_dict
     from avfusion.data.examples import Examples
     from avfusion.data.open import open_splits
     from avfusion.models import build_model
     from avfusion.scoring import pick_device
-    from avfusion.training.checkpoint import load_weights, read_checkpoint
     from avfusion.training.replay import as_text, replay
     from avfusion.training.run_folder import read_skipped
     from avfusion.training.step import Stepper

@@ -226,7 +226,7 @@ def common_config(runs: list[Run]) -> Config:
     Raises:
         UsageError: some read other data.
     """
-    from avfusion.training.checkpoint import read_checkpoint
+    from avfusion.checkpoint import read_checkpoint
 
     configs = []
     for run in runs:
@@ -265,10 +265,10 @@ def score_run(run: Run, config: Config, clips: InMemory) -> Any:
     """Scores the best checkpoint of a run on every track, and keeps the scores in its folder."""
     import torch
 
+    from avfusion.checkpoint import load_model
     from avfusion.data.examples import Examples
     from avfusion.scoring import pick_device, score_tracks
     from avfusion.tracks import ScoreTable, write_scores
-    from avfusion.training.checkpoint import load_model
 
     if config.run.threads:
         torch.set_num_threads(config.run.threads)

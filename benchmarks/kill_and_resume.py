@@ -24,8 +24,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from avfusion.checkpoint import read_checkpoint
 from avfusion.errors import AvfusionError, CommandParser, run_command, split_overrides
-from avfusion.training.checkpoint import read_checkpoint
 
 ROOT = Path(__file__).resolve().parents[1]
 SHORT = [

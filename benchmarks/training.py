@@ -18,7 +18,6 @@ epoch but the first; with ``--data.cache_gb=0`` nothing is kept, and reading inc
 
 from __future__ import annotations
 
-import argparse
 import math
 import statistics
 import sys
@@ -46,10 +45,10 @@ from avfusion.models import build_model
 from avfusion.scoring import pick_device
 from avfusion.training.step import Stepper
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))  # where this folder is found
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # where this folder is found
 from benchmarks.step_clock import EXPLAINED, LOADER, OTHER, STEP, ClockedExamples, StepClock, watch_loader, watched_step
 
+ROOT = Path(__file__).resolve().parent.parent
 WARM_UP = 3  # steps of every measurement that do not count
 ROUNDS = 5
 SPEED_UPS = (1, 10, 100)
@@ -90,6 +89,7 @@ class Bench:
         return Stepper(model, config, self.device, total_steps=1000)
 
     def clock(self) -> StepClock:
+        """A clock of the device's work."""
         return StepClock(self.device)
 
 
@@ -139,12 +139,12 @@ def tracks_needed(config: Config, steps: int) -> int:
 def headline(bench: Bench, name: str) -> str:
     """What was measured, and on what."""
     config, parameters = bench.config, sum(p.numel() for p in bench.stepper().model.parameters())
-    processor = f"{bench.device}, {torch.get_num_threads()} threads of torch {torch.__version__}"
-    data = config.data
+    data, threads = config.data, torch.get_num_threads()
     return (
-        f"{name}: {parameters / 1e6:.2f} M parameters, crops of {data.crop_size}x{data.crop_size}, up to"
-        f" {data.batch_frames} frames in each of {config.train.accumulate} parts of a step, {config.train.precision},"
-        f" {data.workers} workers; on {processor}; {bench.steps} steps after {WARM_UP}"
+        f"{name}: {parameters / 1e6:.2f} M parameters, crops of {data.crop_size} x {data.crop_size},"
+        f" data.batch_frames={data.batch_frames}, train.accumulate={config.train.accumulate}, {config.train.precision},"
+        f" data.workers={data.workers}; {bench.device}, torch {torch.__version__}, {threads}"
+        f" thread{'s' * (threads > 1)}; means of {bench.steps} steps after {WARM_UP}"
     )
 
 

@@ -1,7 +1,7 @@
 """The rooms of the package import only the rooms above them, and light rooms stay light.
 
 The table is the table of the design, with clock, distributed, errors, files and processes as base rooms, media beside
-data in scoring, tracks in training.
+data in scoring, tracks in training, and checkpoint for whoever needs a trained model.
 """
 
 from __future__ import annotations
@@ -29,9 +29,10 @@ ALLOWED = {
     "data": BASE | {"config", "tracks", "media"},
     "evaluation": BASE | {"tracks"},
     "shortcuts": BASE | {"data", "tracks", "media"},
+    "checkpoint": BASE | {"config", "models"},
     "scoring": BASE | {"config", "models", "data", "media", "tracks"},
-    "alignment": BASE | {"config", "models", "data", "tracks", "evaluation"},
-    "training": BASE | {"config", "models", "data", "tracks", "scoring", "evaluation", "alignment"},
+    "alignment": BASE | {"config", "models", "checkpoint", "data", "tracks", "evaluation", "scoring"},
+    "training": BASE | {"config", "models", "checkpoint", "data", "tracks", "scoring", "evaluation", "alignment"},
 }
 
 

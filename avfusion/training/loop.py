@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from tqdm import tqdm
 
+from avfusion.checkpoint import load_weights, read_generation, save_checkpoint, save_generation
 from avfusion.config import Config
 from avfusion.data.batching import ClipLoader, TrainingSampler
 from avfusion.data.clips import ClipDataset
@@ -26,7 +27,6 @@ from avfusion.distributed import ALONE, World
 from avfusion.errors import AvfusionError, UsageError
 from avfusion.models import build_model
 from avfusion.scoring import pick_device, score_tracks
-from avfusion.training.checkpoint import load_weights, read_generation, save_checkpoint, save_generation
 from avfusion.training.epoch_report import EpochReport
 from avfusion.training.logger import RunLogger
 from avfusion.training.optim import parameter_norm
@@ -155,7 +155,7 @@ class Trainer:
         for _ in shown:
             with throughput.waiting():
                 parts = [batch.to(self.device) for batch in islice(batches, settings.accumulate)]
-            frames += sum(int(part.frame_mask.sum()) for part in parts)
+            frames += sum(request.num_frames for part in parts for request in part.requests)
             progress.add(self._step(parts, contrast_only))
             if settings.log_steps and progress.step % settings.log_steps == 0:
                 self._log({f"train_step/{key}": value for key, value in progress.take_recent().items()})

@@ -18,12 +18,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from avfusion.checkpoint import save_checkpoint
 from avfusion.data.batching import Batch, collate
 from avfusion.data.examples import Examples, Request
 from avfusion.errors import AvfusionError
 from avfusion.files import whole_text_file
 from avfusion.models import ActiveSpeakerDetector
-from avfusion.training.checkpoint import save_checkpoint
 from avfusion.training.state import Progress, set_random_state
 from avfusion.training.step import NotFiniteError, Stepper
 from avfusion.training.step_loss import loss_weights, whole_counts

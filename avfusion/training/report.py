@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 import avfusion
 from avfusion.alignment.capture import capture_clip, pick_examples
 from avfusion.alignment.plots import alignment_figure, save_figure
+from avfusion.checkpoint import model_of, read_checkpoint
 from avfusion.config import Config
 from avfusion.data.clips import ClipDataset
 from avfusion.data.examples import Examples
@@ -39,7 +40,6 @@ from avfusion.models import ActiveSpeakerDetector
 from avfusion.models.losses import terms_on
 from avfusion.scoring import offset_trials, pick_device, score_tracks
 from avfusion.tracks import FaceTrack, LabelTable, ScoreTable, read_labels, write_scores
-from avfusion.training.checkpoint import model_of, read_checkpoint
 from avfusion.training.logger import FINAL, RunLogger
 from avfusion.training.predictions import COLUMNS, prediction_rows
 from avfusion.training.report_text import as_markdown, as_text

@@ -13,12 +13,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
+from avfusion.checkpoint import load_weights
 from avfusion.config import Config
 from avfusion.data.batching import Batch
 from avfusion.distributed import ALONE, World
 from avfusion.errors import AvfusionError
 from avfusion.models import ActiveSpeakerDetector
-from avfusion.training.checkpoint import load_weights
 from avfusion.training.optim import AveragedWeights, build_optimizer, learning_rate_factor, set_learning_rate
 from avfusion.training.state import random_state
 from avfusion.training.step_loss import StepLoss, leaves_weights_unused, loss_weights, whole_counts
@@ -111,10 +111,12 @@ class Stepper:
                 # DistributedDataParallel takes the mean over the processes; each already has its share of the whole.
                 self.scaler.scale((weighted * terms).sum() * self.world.size).backward()
             of_parts.append(terms.detach())
-        found = dict(zip(weights, self.world.sum(torch.stack(of_parts).sum(dim=0)).tolist(), strict=True))
-        total = sum(weight * found[key] for key, weight in weights.items())
+        summed = self.world.sum(torch.stack(of_parts).sum(dim=0))
         self.scaler.unscale_(self.optimizer)
-        norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), settings.grad_clip or math.inf).item()
+        of_gradient = torch.nn.utils.clip_grad_norm_(self.model.parameters(), settings.grad_clip or math.inf)
+        *terms_found, norm = torch.cat([summed, of_gradient.to(summed)[None]]).tolist()  # a GPU is waited for once
+        found = dict(zip(weights, terms_found, strict=True))
+        total = sum(weight * found[key] for key, weight in weights.items())
         # Half precision overflows now and then: its scaler leaves such a step out and halves the scale.
         overflow = self.scaler.is_enabled() and not math.isfinite(norm)
         if not math.isfinite(total) or not (math.isfinite(norm) or overflow):

@@ -70,6 +70,16 @@ def test_collate_pads_with_zeros_and_masks_them() -> None:
     assert batch.audio_id[0] != batch.audio_id[1]
 
 
+def test_a_batch_knows_whether_it_is_padded() -> None:
+    examples = Examples(Ramp([8, 8, 12]), data_config())
+    whole, padded = (
+        [examples[Request(k, 0, n)] for k, n in stretch] for stretch in (((0, 8), (2, 8)), ((0, 8), (2, 9)))
+    )
+    for batch in (collate(whole), collate(padded), collate([], 16, 20)):
+        assert batch.is_padded == (not batch.frame_mask.all())
+    assert not collate(whole).is_padded
+
+
 def test_groups_hold_the_budget_and_lose_nothing() -> None:
     rng = np.random.default_rng(0)
     requests = [Request(i, 0, int(n)) for i, n in enumerate(rng.integers(1, 90, 200))]

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from avfusion.clock import SAMPLES_PER_VIDEO_FRAME
 from avfusion.media.audio import LogMel
+from avfusion.models import visual
 from avfusion.models.audio import AudioEncoder
 from avfusion.models.visual import VisualEncoder
 
@@ -79,3 +80,30 @@ def test_bytes_and_floats_are_the_same_picture() -> None:
 def test_an_even_kernel_has_no_centre() -> None:
     with pytest.raises(ValueError, match="odd"):
         VisualEncoder(16, (8, 8), temporal_kernel=4)
+
+
+@pytest.mark.parametrize("side", [1, 2, 3, 5, 7])
+def test_pooling_is_the_mean_over_the_places_of_adaptive_pooling(side: int) -> None:
+    maps = torch.randn(4, 6, side, side, generator=torch.Generator().manual_seed(0))
+    expected = torch.nn.functional.adaptive_avg_pool2d(maps, visual.POOLED_SIDE)
+    torch.testing.assert_close(visual._pooled(maps).mT.unflatten(2, (3, 3)), expected, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("pixels", [1, 3 * 24 * 24, 10 * 24 * 24, 21 * 24 * 24])
+def test_frames_may_pass_the_convolutions_in_any_number(pixels: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One by one, three, one clip, or two clips at a time, against all at once; the last clip is padded."""
+    torch.manual_seed(0)
+    encoder = VisualEncoder(16, (8, 8, 8)).double()  # so exact that rounding cannot hide a fault
+    crops, mask = torch.rand(3, 10, 24, 24, dtype=torch.float64), torch.ones(3, 10, dtype=torch.bool)
+    mask[2, 6:] = False
+
+    def outcome(cached: int) -> tuple[Tensor, list[Tensor]]:
+        monkeypatch.setattr(visual, "CACHED_PIXELS", cached // torch.get_num_threads())
+        out = encoder(crops, mask)
+        return out, list(torch.autograd.grad((out**3).sum(), list(encoder.parameters())))
+
+    whole, gradients = outcome(10**9)
+    parted, parted_gradients = outcome(pixels)
+    torch.testing.assert_close(parted, whole, rtol=0, atol=1e-12)
+    for one, other in zip(parted_gradients, gradients, strict=True):
+        torch.testing.assert_close(one, other, rtol=0, atol=1e-12 * float(other.abs().max()))

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 import torch
 
+from avfusion.checkpoint import load_model, read_checkpoint
 from avfusion.errors import AvfusionError, UsageError
-from avfusion.training.checkpoint import load_model, read_checkpoint
 from avfusion.training.run_folder import hold_run_folder
 from tests.training.tiny import rows_of, run_script, tiny_run, trainer_of
 

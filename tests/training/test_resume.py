@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 import torch
 
+from avfusion.checkpoint import read_checkpoint, save_checkpoint
 from avfusion.config import Config
 from avfusion.errors import AvfusionError, UsageError
 from avfusion.training import loop
-from avfusion.training.checkpoint import read_checkpoint, save_checkpoint
 from avfusion.training.loop import Trainer
 from benchmarks.kill_and_resume import rows, same, timeless
 from tests.training.tiny import rows_of, run_script, tiny_run, trainer_of
@@ -91,7 +91,7 @@ def test_stopped_in_the_middle_of_a_save(
             (path.parent / "last.pt").replace(path.parent / "previous.pt")
             raise StopError
 
-    monkeypatch.setattr("avfusion.training.checkpoint.save_checkpoint", save_and_stop)
+    monkeypatch.setattr("avfusion.checkpoint.save_checkpoint", save_and_stop)
     monkeypatch.setattr(loop, "save_checkpoint", save_and_stop)
     with contextlib.suppress(StopError):
         trainer_of(config, tmp_path).fit()

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 import torch
 
-from avfusion.training.checkpoint import read_checkpoint
+from avfusion.checkpoint import read_checkpoint
 from tests.training.tiny import ROOT, SETTINGS, launcher, rows_of, run_script, run_train
 from tests.training.wandb_file import read_wandb
 

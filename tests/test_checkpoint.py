@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 import torch
 
+from avfusion.checkpoint import load_model, load_weights, read_checkpoint, save_checkpoint
 from avfusion.config import Config
 from avfusion.errors import AvfusionError, UsageError
 from avfusion.models import build_model
-from avfusion.training.checkpoint import load_model, load_weights, read_checkpoint, save_checkpoint
 
 
 def small() -> Config:
