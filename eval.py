@@ -8,8 +8,10 @@ torchrun --nproc-per-node=8 eval.py runs/NAME ...                the scoring sha
 from __future__ import annotations
 
 import argparse
+import io
 import json
 import sys
+from contextlib import ExitStack, nullcontext, redirect_stderr
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -73,10 +75,10 @@ def evaluate_run(options: argparse.Namespace, overrides: list[str]) -> None:
             " one in the run folder stays"
         )
 
-    from avfusion.distributed import join_world, local_rank_of_torchrun
+    from avfusion.distributed import join_world
     from avfusion.scoring import pick_device
 
-    with join_world(pick_device(config.run.device, local_rank_of_torchrun())) as world:
+    with join_world(lambda local_rank: pick_device(config.run.device, local_rank)) as world:
         score_and_report(config, checkpoint, content, options, world)
 
 
@@ -89,14 +91,15 @@ def score_and_report(
     from avfusion.data.preload import render_ahead
     from avfusion.training.logger import RunLogger
     from avfusion.training.report import report_run
-    from avfusion.training.run_folder import read_skipped
+    from avfusion.training.run_folder import hold_run_folder, read_skipped
 
     run_dir, split = options.run, options.split or config.data.val_split
-    dataset = open_dataset(config.data, split, kept=read_skipped(run_dir, config.data))
+    with nullcontext() if world.is_main else redirect_stderr(io.StringIO()):  # the main process tells it all
+        dataset = open_dataset(config.data, split, kept=read_skipped(run_dir, config.data))
     examples = Examples(dataset, config.data)
     render_ahead(examples)
     out_dir = options.out or run_dir
-    logger = None
+    logger, held = None, ExitStack()
     if world.is_main:
         try:
             out_dir.mkdir(parents=True, exist_ok=True)
@@ -104,6 +107,8 @@ def score_and_report(
             raise UsageError(f"--out={out_dir}: cannot be made ({error.strerror}); give another folder") from error
         # Elsewhere log.jsonl is another one, so W&B shows a run of its own, grouped with the one that was trained.
         elsewhere = out_dir.resolve() != run_dir.resolve()
+        if not elsewhere:
+            held.enter_context(hold_run_folder(run_dir))
         wandb_id = None if elsewhere else content.get("wandb_id")
         logger = RunLogger(config, out_dir, wandb_id, eval_of=run_dir.resolve().name if elsewhere else None)
     try:
@@ -111,6 +116,7 @@ def score_and_report(
     finally:
         if logger is not None:
             logger.close()
+        held.close()
 
 
 def refuse_another_model(own: Config, config: Config) -> None:

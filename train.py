@@ -14,10 +14,11 @@ import argparse
 import io
 import sys
 from contextlib import ExitStack, redirect_stderr
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from avfusion.config import Config, load_config, to_yaml
+from avfusion.config import Config, config_from_dict, load_config, to_yaml, with_overrides
 from avfusion.errors import CommandParser, UsageError, run_command, split_overrides
 
 if TYPE_CHECKING:
@@ -31,9 +32,9 @@ def main() -> None:
     """Reads the command line and trains."""
     config_path, overrides, options = parse_arguments(sys.argv[1:])
     if options.replay is not None:
-        if config_path or overrides or options.resume:
-            raise UsageError("--replay takes the failed run's own configuration; leave out everything else")
-        replay_step(options.replay)
+        if config_path or options.resume:
+            raise UsageError("--replay takes the failed run's own configuration; leave out everything but overrides")
+        replay_step(options.replay, overrides)
         return
     resume_dir: Path | None = options.resume
     if resume_dir is not None:
@@ -42,7 +43,16 @@ def main() -> None:
         config_path = resume_dir / "config.yaml"
         if not config_path.is_file():
             raise UsageError(f"--resume {resume_dir}: no config.yaml there; expected a folder that train.py made")
-    config = load_config(config_path or DEFAULT_CONFIG, overrides)
+        if any(override.startswith("--run.dir=") for override in overrides):
+            raise UsageError("--resume names the run's folder; leave out --run.dir")
+    try:
+        config = load_config(config_path or DEFAULT_CONFIG, overrides)
+    except UsageError:
+        from avfusion.distributed import rank_of_torchrun
+
+        if rank_of_torchrun():  # every process has the same to say; the main one says it
+            sys.exit(2)
+        raise
     if options.print_config:
         print(to_yaml(config), end="")
         return
@@ -72,29 +82,33 @@ def parse_arguments(arguments: list[str]) -> tuple[Path | None, list[str], argpa
 
 def train(config: Config, config_name: str, resume_dir: Path | None) -> None:
     """Trains, then scores and reports the best checkpoint on the validation split; in every process of torchrun."""
-    from avfusion.distributed import join_world, local_rank_of_torchrun
+    from avfusion.distributed import join_world
     from avfusion.scoring import pick_device
     from avfusion.training.loop import Trainer
     from avfusion.training.report import report_run
     from avfusion.training.run_folder import hold_run_folder, keep_config, keep_skipped, make_run_folder
 
-    with join_world(pick_device(config.run.device, local_rank_of_torchrun())) as world, ExitStack() as held:
+    picked = partial(pick_device, config.run.device)
+    with join_world(picked) as world, ExitStack() as held:
         train_set, val_set = open_data(config, resume_dir, world)
         run_dir = None
         if world.is_main:
             run_dir = make_run_folder(config, config_name) if resume_dir is None else resume_dir
             held.enter_context(hold_run_folder(run_dir))
-            keep_config(config, run_dir)
-            if config.data.allow_missing:
-                skipped = {config.data.train_split: train_set.skipped, config.data.val_split: val_set.skipped}
-                keep_skipped(run_dir, config.data, skipped)
+            if resume_dir is None:
+                keep_config(config, run_dir)
         run_dir = world.broadcast(run_dir)
         trainer = Trainer(config, run_dir, train_set, val_set, resume=resume_dir is not None, world=world)
         try:
+            if world.is_main:
+                keep_config(config, run_dir)  # on resume only now: settings that were refused leave no trace
+                if config.data.allow_missing:
+                    skipped = {config.data.train_split: train_set.skipped, config.data.val_split: val_set.skipped}
+                    keep_skipped(run_dir, config.data, skipped)
             best = trainer.fit()
             split, logger = config.data.val_split, trainer.logger
             report_run(best, config, trainer.val_examples, split, run_dir, logger, command=sys.argv, world=world)
-        except KeyboardInterrupt:
+        except (KeyboardInterrupt, OSError):  # a full disk among them
             if world.is_main:
                 print(f"\ngo on with: python train.py --resume {run_dir}", file=sys.stderr)
             raise
@@ -122,10 +136,9 @@ def open_data(config: Config, resume_dir: Path | None, world: World) -> tuple[Cl
     return opened[0], opened[1]
 
 
-def replay_step(path: Path) -> None:
+def replay_step(path: Path, overrides: list[str]) -> None:
     """Runs a step again whose loss was not finite, and says in which clip and where in the model it begins."""
     from avfusion.checkpoint import load_weights, read_checkpoint
-    from avfusion.config import config_from_dict
     from avfusion.data.examples import Examples
     from avfusion.data.open import open_splits
     from avfusion.models import build_model
@@ -139,7 +152,7 @@ def replay_step(path: Path) -> None:
         raise UsageError(
             f"--replay {path}: a checkpoint, but not of a step that failed; expected runs/NAME/replay/*.pt"
         )
-    config = config_from_dict(content["config"], where=str(path))
+    config = with_overrides(config_from_dict(content["config"], where=str(path)), overrides)
     data, device = config.data, pick_device(config.run.device)
     kept = read_skipped(path.parent.parent, data)
     (train_set,) = open_splits(data, [data.train_split], training=True, kept=kept)

@@ -43,8 +43,12 @@ def save_checkpoint(path: Path, model: ActiveSpeakerDetector, config: Config, st
     except (OSError, RuntimeError) as error:  # torch tells a full disk as a RuntimeError
         draft.unlink(missing_ok=True)
         reason = (error.strerror if isinstance(error, OSError) else None) or "is the disk full?"
-        raise AvfusionError(f"{path}: cannot be written ({reason}); the checkpoint before it is untouched") from error
+        raise AvfusionError(
+            f"{path.parent}: no checkpoint can be written ({reason}); the one before is untouched. Make room, then go"
+            " on with python train.py --resume RUN"
+        ) from error
     os.replace(draft, path)
+    _keep_names(path.parent)
 
 
 def save_generation(folder: Path, model: ActiveSpeakerDetector, config: Config, state: Mapping[str, Any]) -> None:
@@ -55,29 +59,51 @@ def save_generation(folder: Path, model: ActiveSpeakerDetector, config: Config, 
     if last.is_file():
         os.replace(last, folder / "previous.pt")
     os.replace(new, last)
+    _keep_names(folder)
 
 
 def read_generation(folder: Path) -> tuple[Path, dict[str, Any]] | None:
-    """Reads ``last.pt``, or ``previous.pt`` where that is missing or damaged, which is said; it is put aside then.
+    """Reads ``last.pt``; where that is missing or damaged, ``next.pt`` (killed before its rename) or ``previous.pt``.
+
+    A damaged one is named and put aside.
 
     Returns:
-        Its path and content; None where there is neither.
+        Path and content of the one that was read; None where there is none.
 
     Raises:
-        AvfusionError: neither can be read.
+        AvfusionError: none can be read.
     """
-    last, previous = folder / "last.pt", folder / "previous.pt"
-    if not last.is_file():
-        return (previous, read_checkpoint(previous)) if previous.is_file() else None
-    try:
-        return last, read_checkpoint(last)
-    except AvfusionError as error:
-        if not previous.is_file():
-            raise
-        content = read_checkpoint(previous)
-        os.replace(last, last.with_name("last.pt.damaged"))  # or the next save would take it for a whole generation
-        print(f"{one_line(str(error))}; going on from {previous}, the one before", file=sys.stderr)
-        return previous, content
+    there = [path for name in ("last.pt", "next.pt", "previous.pt") if (path := folder / name).exists()]
+    damaged: list[DamagedError] = []
+    for path in there:
+        try:
+            content = read_checkpoint(path)
+        except DamagedError as error:
+            damaged.append(error)
+            continue
+        for bad in damaged:
+            print(f"{one_line(str(bad))}; going on from {path}", file=sys.stderr)
+            # Put aside, or the next save would take it for a whole generation.
+            os.replace(bad.path, bad.path.with_name(f"{bad.path.name}.damaged"))
+        return path, content
+    if damaged:
+        raise AvfusionError(
+            f"{'; '.join(map(str, damaged))}; best.pt may still be whole (python eval.py RUN), begin a new run from"
+            " the same config.yaml"
+        )
+    return None
+
+
+class DamagedError(AvfusionError):
+    """A checkpoint whose content is not what was written.
+
+    Attributes:
+        path: of the checkpoint.
+    """
+
+    def __init__(self, path: Path, why: str) -> None:
+        super().__init__(f"{path}: cannot be read as a checkpoint ({why}: damaged or cut short)")
+        self.path = path
 
 
 def read_checkpoint(path: Path) -> dict[str, Any]:
@@ -85,29 +111,44 @@ def read_checkpoint(path: Path) -> dict[str, Any]:
 
     Raises:
         UsageError: there is no such file.
-        AvfusionError: it is damaged, or no avfusion checkpoint.
+        DamagedError: it is damaged.
+        AvfusionError: it cannot be opened, or is no avfusion checkpoint of this format.
     """
     if not path.is_file():
-        raise UsageError(
-            f"no checkpoint at {path}; train.py writes checkpoints/best.pt and last.pt into its run folder"
-        )
+        what = "not a file" if path.exists() else "no checkpoint"
+        raise UsageError(f"{path}: {what} there; train.py writes checkpoints/best.pt and last.pt into its run folder")
     try:
         with zipfile.ZipFile(path) as archive:
             broken = archive.testzip()
         if broken is not None:
             raise zipfile.BadZipFile(f"checksum of {broken}")
         content = torch.load(path, map_location="cpu", weights_only=True)
+    except OSError as error:
+        raise AvfusionError(f"{path}: cannot be opened ({error.strerror or error})") from error
+    except MemoryError as error:
+        raise AvfusionError(f"{path}: there is not enough memory to read it") from error
     except Exception as error:  # torch and zipfile raise many kinds for a damaged file
-        raise AvfusionError(
-            f"{path}: cannot be read as a checkpoint ({type(error).__name__}: damaged or cut short)"
-        ) from error
+        raise DamagedError(path, type(error).__name__) from error
     if not isinstance(content, dict) or content.get("format") != FORMAT:
         found = content.get("format") if isinstance(content, dict) else type(content).__name__
         raise AvfusionError(f"{path}: expected an avfusion checkpoint of format {FORMAT}, found {found!r}")
-    missing = {"config", "model", "progress"} - content.keys()
-    if missing:
-        raise AvfusionError(f"{path}: not a whole checkpoint of train.py: it lacks {', '.join(sorted(missing))}")
+    lacks = [key for key in ("config", "model", "progress") if not isinstance(content.get(key), dict)]
+    if lacks:
+        raise AvfusionError(f"{path}: not a whole checkpoint of train.py: it lacks {', '.join(lacks)}")
     return content
+
+
+def _keep_names(folder: Path) -> None:
+    """Makes renames last through a power cut, where the system can."""
+    if os.name != "posix":
+        return
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    except OSError:  # some network file systems
+        pass
+    finally:
+        os.close(handle)
 
 
 def load_weights(model: ActiveSpeakerDetector, weights: Mapping[str, torch.Tensor], where: Path) -> None:

@@ -13,7 +13,7 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
@@ -25,7 +25,7 @@ from torch import Tensor
 from torch.distributed.distributed_c10d import PrefixStore, Store
 from torch.distributed.rendezvous import rendezvous
 
-from avfusion.errors import AvfusionError, one_line
+from avfusion.errors import AvfusionError, UsageError, one_line
 
 Value = TypeVar("Value")
 
@@ -124,8 +124,19 @@ class _GatherRows(torch.autograd.Function):
 
 
 def started_by_torchrun() -> bool:
-    """Whether this is one of several processes."""
-    return int(os.environ.get("WORLD_SIZE", "1")) > 1
+    """Whether this is one of several processes.
+
+    Raises:
+        UsageError: the environment says so, but not which.
+    """
+    size = os.environ.get("WORLD_SIZE", "1")
+    if size == "1":
+        return False
+    if not size.isdigit() or not os.environ.get("RANK", "").isdigit():
+        raise UsageError(
+            f"WORLD_SIZE={size} without a RANK: start several processes with torchrun --nproc-per-node=N, or unset it"
+        )
+    return int(size) > 1
 
 
 def rank_of_torchrun() -> int:
@@ -139,25 +150,28 @@ def local_rank_of_torchrun() -> int | None:
 
 
 @contextmanager
-def join_world(device: torch.device) -> Iterator[World]:
+def join_world(pick_device: Callable[[int | None], torch.device]) -> Iterator[World]:
     """Joins the processes that torchrun started; without torchrun there is nothing to join.
 
     Args:
-        device: of this process. Gradients of CUDA tensors travel over NCCL, all others over gloo.
+        pick_device: gives this process's device, from its place among those of its machine. Gradients of CUDA tensors
+            travel over NCCL, all others over gloo.
 
     Yields:
         The world. An exception inside the block is told to the other processes, which then end too.
     """
     if not started_by_torchrun():
+        pick_device(None)
         yield ALONE
         return
     store, rank, size = next(iter(rendezvous("env://", timeout=TIMEOUT)))
-    backend = "nccl" if device.type == "cuda" else "gloo"
-    if device.type == "cuda":
-        torch.cuda.set_device(device)
     watch = _Watch(PrefixStore("watch", store), rank, size)
     watch.start()
     try:
+        device = pick_device(local_rank_of_torchrun())
+        backend = "nccl" if device.type == "cuda" else "gloo"
+        if device.type == "cuda":
+            torch.cuda.set_device(device)
         dist.init_process_group(
             backend, store=PrefixStore("groups", store), rank=rank, world_size=size, timeout=TIMEOUT
         )
@@ -187,6 +201,7 @@ class _Watch(threading.Thread):
         cause = str(error) if isinstance(error, AvfusionError) else f"{type(error).__name__}: {error}"
         with suppress(RuntimeError):  # where the store has gone, whoever held it is known to have ended
             self._say(f"rank {self._rank} on {socket.gethostname()} failed: {cause}")
+            time.sleep(POLL_S + 0.5)  # the store may end with this process: the others shall have read it
 
     def cause_elsewhere(self) -> str | None:
         """Why another process has ended, if it says so within a moment; and this one is then expected to end."""

@@ -26,6 +26,7 @@ import torch
 
 from avfusion.checkpoint import read_checkpoint
 from avfusion.errors import AvfusionError, CommandParser, run_command, split_overrides
+from avfusion.training.log_rows import CLOCKS
 
 ROOT = Path(__file__).resolve().parents[1]
 SHORT = [
@@ -35,7 +36,6 @@ SHORT = [
     "--model.visual.channels=[4,8]", "--model.audio.channels=[4]", "--train.epochs=3", "--train.contrastive_epochs=1",
     "--train.ema=0.9", "--train.checkpoint_steps=1", "--train.log_steps=2", "--report.bootstrap=20",
 ]  # fmt: skip
-CLOCKS = ("seconds", "frames_per_s", "data_wait_percent", "memory")
 
 
 def main() -> None:

@@ -85,7 +85,7 @@ def test_another_file_is_no_checkpoint(tmp_path: Path) -> None:
     torch.save({"state_dict": {}}, tmp_path / "other.pt")
     with pytest.raises(AvfusionError, match="expected an avfusion checkpoint of format 2, found None"):
         read_checkpoint(tmp_path / "other.pt")
-    with pytest.raises(UsageError, match="no checkpoint at"):
+    with pytest.raises(UsageError, match="no checkpoint there"):
         read_checkpoint(tmp_path / "none.pt")
 
 

@@ -30,6 +30,7 @@ TINY = [
     "--model.audio.channels=[4]",
     "--train.epochs=1",
     "--report.bootstrap=50",
+    "--report.inspect=false",  # tests/alignment/test_inspect_command.py has it
 ]
 
 

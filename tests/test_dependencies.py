@@ -13,7 +13,8 @@ else:
     import tomli as tomllib  # comes with pytest on such Pythons
 
 REPOSITORY = Path(__file__).resolve().parent.parent
-DISTRIBUTIONS = {"yaml": "pyyaml", "silero_vad": "silero-vad"}  # where a module's name is not its package's
+# where a module's name is not its package's
+DISTRIBUTIONS = {"yaml": "pyyaml", "silero_vad": "silero-vad", "PIL": "pillow"}
 
 
 def imported_modules(file: Path) -> set[str]:

@@ -9,7 +9,7 @@ Figures are built without pyplot: no window system is asked for, and nothing kee
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -68,6 +68,7 @@ class ClipAlignment:
         weights: ``(H, T, A)`` attention of one layer, the null key left out.
         audio_bypass: sound also reaches the classifier around the attention.
         losses: what the model was trained with, name and weight of each term; empty where unknown.
+        words: what figures over a whole dataset say of each head; empty where they were not made.
     """
 
     title: str
@@ -79,6 +80,7 @@ class ClipAlignment:
     weights: NDArray[np.float32]
     audio_bypass: bool = False
     losses: Mapping[str, float] = field(default_factory=dict)
+    words: Sequence[str] = ()
 
     @property
     def warnings(self) -> list[str]:
@@ -285,7 +287,15 @@ def _draw_heads(
         lines = [heard, f"null {100 * null:.0f} %"]
         if beyond >= 0.01:
             lines.append(f"beyond ±{HALF_WIDTH_S:g} s: {100 * beyond:.0f} %")
+        if clip.words:
+            lines.append(_first_claim(clip.words[head]))
         _write_beside(figure, map_axes, f"head {head + 1}", lines)
+
+
+def _first_claim(words: str) -> str:
+    """What is said first of a head, with the first figure behind it: there is room for that beside a map."""
+    claim, bracket, figures = words.split("), ")[0].partition(" (")
+    return f"{claim} ({figures.split(',')[0].rstrip(')')})" if bracket else _shortened(claim.split(",")[0], 34)
 
 
 def _write_beside(figure: Figure, axes: Axes, name: str, lines: list[str]) -> None:

@@ -72,23 +72,48 @@ def alignment_statistics(
     real_key = _fitted("key_mask", np.ones(num_keys) if key_mask is None else key_mask, num_keys) > 0
     real_frame = _fitted("frame_mask", np.ones(num_frames) if frame_mask is None else frame_mask, num_frames) > 0
 
-    heard = np.where(real_key, maps, 0.0)
+    lag_s = key[None, :] - query[:, None]
+    reach = np.broadcast_to(real_key & in_reach(lag_s, window_s), lag_s.shape)
+    return describe(np.where(real_key, maps, 0.0), lag_s, reach, real_frame)[0]
+
+
+def in_reach(lag_s: Floats, window_s: float | None) -> NDArray[np.bool_]:
+    """Which lags lie within the window; all of them where there is none.
+
+    Half a sample of slack, so that a window of 0.5 s holds the key at 0.5 s whatever its last binary digit.
+    """
+    return np.abs(lag_s) <= (np.inf if window_s is None else window_s + 0.5 / AUDIO_HZ)
+
+
+def describe(
+    heard: Floats, lag_s: Floats, reach: NDArray[np.bool_], real_frame: NDArray[np.bool_]
+) -> tuple[AlignmentStatistics, Floats]:
+    """The figures of weights that are laid out with their lags, in whatever way.
+
+    Args:
+        heard: ``(..., T, A)`` weights, 0 where no real key is.
+        lag_s: ``(T, A)`` lag of each weight, in seconds.
+        reach: ``(T, A)`` which keys are real and in reach: with as many the entropy is compared.
+        real_frame: ``(T,)``.
+
+    Returns:
+        The figures, ``(..., T)`` each, and the shares ``(..., T, A)``: weights over their sum, NaN in frames that are
+        not real or heard nothing.
+    """
     mass = heard.sum(axis=-1)
     null_mass = np.clip(1.0 - mass, 0.0, 1.0)
     meaningful = real_frame & (null_mass <= MAX_NULL_MASS)
     shares = heard / np.where(meaningful, mass, np.nan)[..., None]
+    lag_ms, width_ms = lag_and_width(shares, lag_s)
+    entropy = _relative_entropy(shares, reach.sum(axis=-1))
+    return AlignmentStatistics(np.where(real_frame, null_mass, np.nan), lag_ms, width_ms, entropy), shares
 
-    lag_s = key[None, :] - query[:, None]
-    mean_s = np.einsum("hta,ta->ht", shares, lag_s)
-    variance = (shares * (lag_s[None] - mean_s[..., None]) ** 2).sum(axis=-1)
-    # Half a sample of slack, so that a window of 0.5 s holds the key at 0.5 s whatever its last binary digit.
-    reach = real_key & (True if window_s is None else np.abs(lag_s) <= window_s + 0.5 / AUDIO_HZ)
-    return AlignmentStatistics(
-        null_mass=np.where(real_frame, null_mass, np.nan),
-        lag_ms=1000.0 * mean_s,
-        width_ms=1000.0 * np.sqrt(variance),
-        entropy=_relative_entropy(shares, np.broadcast_to(reach, lag_s.shape).sum(axis=-1)),
-    )
+
+def lag_and_width(shares: Floats, lag_s: Floats) -> tuple[Floats, Floats]:
+    """Mean and standard deviation of the lag, ``(..., T)`` each in ms, of shares ``(..., T, A)`` that sum to 1."""
+    mean_s = np.einsum("...ta,ta->...t", shares, lag_s)
+    variance = np.einsum("...ta,...ta->...t", shares, (lag_s - mean_s[..., None]) ** 2)
+    return 1000.0 * mean_s, 1000.0 * np.sqrt(variance)
 
 
 def lag_image(
@@ -144,10 +169,15 @@ def _fitted(name: str, values: ArrayLike, length: int) -> Floats:
     return array
 
 
-def _relative_entropy(shares: Floats, num_keys: NDArray[np.int64]) -> Floats:
-    """``(H, T)`` entropy of shares ``(H, T, A)`` over ln of ``(T,)`` numbers of keys; 0 where only one is in reach."""
+def entropy_nats(shares: Floats) -> Floats:
+    """−Σ p ln p over the last axis; NaN where a share is."""
     logs = np.log(shares, where=shares > 0, out=np.zeros_like(shares))
-    entropy = -(shares * logs).sum(axis=-1)
+    return np.asarray(-np.einsum("...a,...a->...", shares, logs))
+
+
+def _relative_entropy(shares: Floats, num_keys: NDArray[np.int64]) -> Floats:
+    """``(..., T)`` entropy of shares ``(..., T, A)`` over ln of ``(T,)`` numbers of keys; 0 where one is in reach."""
+    entropy = entropy_nats(shares)
     largest = np.log(np.maximum(num_keys, 2))
     relative: Floats = np.clip(entropy / largest, 0.0, 1.0)
     return relative

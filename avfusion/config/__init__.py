@@ -1,7 +1,7 @@
 """The configuration: its schema, and how it is read, checked and written."""
 
 from avfusion.config.keys import ConfigError
-from avfusion.config.loading import Scalar, config_from_dict, load_config, to_flat_dict, to_yaml
+from avfusion.config.loading import Scalar, config_from_dict, load_config, to_flat_dict, to_yaml, with_overrides
 from avfusion.config.schema import (
     AudioConfig,
     AugmentConfig,
@@ -44,4 +44,5 @@ __all__ = [
     "load_config",
     "to_flat_dict",
     "to_yaml",
+    "with_overrides",
 ]

@@ -17,6 +17,7 @@ MIN_REGION_SIDE = 0.1  # share of the picture; a thinner strip of a small crop r
 LEAST_RESYNC_MS = 320  # data/augment/timing.py
 
 MAX_LAG_FRAMES = 25
+SYNC_FRAMES = 14  # of a clip: 8 that a shift is judged by and 3 at either end, which are left out
 
 _WORDS = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
 
@@ -105,6 +106,7 @@ def _check_agreement(config: Config) -> None:
     _check_data(config.data)
     _check_loss(config.train.loss)
     _check_attention_losses(config.train.loss, config.model)
+    _check_sync(config)
 
 
 def _check_heads(model: ModelConfig) -> None:
@@ -206,6 +208,22 @@ def _check_loss(loss: LossConfig) -> None:
         raise ConfigError(
             f"train.loss.lag_frames: expected the earliest and the latest video frame, within ±{MAX_LAG_FRAMES} (1 s), "
             f"that a sound may come after its picture, found {lags}"
+        )
+
+
+def _check_sync(config: Config) -> None:
+    """The synchronisation loss needs both streams, and clips that hold a true and a false shift."""
+    weight, (first, last) = config.train.loss.sync, config.train.loss.lag_frames
+    if weight and config.model.modality != "audio_visual":
+        raise ConfigError(
+            f"train.loss.sync: {weight} weighs a loss on sound and picture, but model.modality is"
+            f" {config.model.modality}; set it to 0"
+        )
+    needed = min(abs(first - 9), abs(last + 9)) + SYNC_FRAMES
+    if weight and config.data.clip_frames < needed:
+        raise ConfigError(
+            f"data.clip_frames: the loss train.loss.sync compares shifts in clips of at least {needed} frames, found"
+            f" {config.data.clip_frames}"
         )
 
 

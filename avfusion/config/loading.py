@@ -57,6 +57,19 @@ def config_from_dict(tree: Mapping[str, Any], where: str) -> Config:
     return checked_config(values | given, dict.fromkeys(given, f"in {where}"))
 
 
+def with_overrides(config: Config, overrides: Sequence[str]) -> Config:
+    """A configuration with some settings changed, as ``--section.key=value`` says; checked like a file.
+
+    Raises:
+        ConfigError: as :func:`load_config`.
+    """
+    values, origins = dict(flatten(config)), {}
+    for override in overrides:
+        for key, value in parse_override(override):
+            values[key], origins[key] = value, f"from {override}"
+    return checked_config(resolve(values), origins)
+
+
 def to_flat_dict(config: Config) -> dict[str, Scalar]:
     """Dotted keys with plain values, as W&B shows them; a list becomes its text, ``[16, 32]``."""
     return {key: str(value) if isinstance(value, list) else value for key, value in flatten(config)}

@@ -245,6 +245,11 @@ class ReportConfig:
     bootstrap: int = _number(1000, low=0)
     offset_accuracy: bool = True
     epoch_figures: int = _number(20, low=0)  # epochs, evenly spread, of which the probe clips' alignment is drawn
+    # At the end, ask of every attention head what it listens to and whether the model needs it (docs/alignment.md), on
+    # at most this many tracks, all roles alike; python -m avfusion.alignment takes all of them.
+    inspect: bool = True
+    inspect_tracks: int = _number(80, low=1)
+    viewer_mb: float = _number(5.0, low=0)  # largest size of the page of scenes, which goes to W&B too; 0: no page
 
 
 @dataclass

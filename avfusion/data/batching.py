@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 from functools import partial
@@ -169,6 +170,11 @@ class TrainingSampler(Sampler[list[Request]]):
         for step in self.steps(self.epoch)[self.first_step :]:
             yield from self.parts(step, self.rank)
 
+    def fingerprint(self, epoch: int) -> str:
+        """Tells whether an epoch is planned as it was: the same clips in the same steps."""
+        plan = [[(r.track, r.first_frame, r.num_frames, r.in_sync) for r in step] for step in self.steps(epoch)]
+        return hashlib.sha256(repr(plan).encode()).hexdigest()
+
     def parts(self, step: Sequence[Request], rank: int) -> list[list[Request]]:
         """What a process works through in a step, ``accumulate`` parts; those at the end may be empty."""
         return [list(step[part * self.ranks + rank :: self.ranks * self.accumulate]) for part in range(self.accumulate)]
@@ -207,6 +213,13 @@ class ClipLoader(DataLoader[Batch]):
     def __iter__(self) -> Iterator[Batch]:  # type: ignore[override]
         try:
             yield from super().__iter__()
+        except RuntimeError as error:  # torch's word for a worker that the system ended
+            if "DataLoader worker" not in str(error):
+                raise
+            raise AvfusionError(
+                f"a process that loads clips was killed from outside (often: no memory left); use fewer data.workers"
+                f" (now {self.num_workers}) or a smaller data.cache_gb"
+            ) from error
         except AvfusionError as error:
             # torch puts a worker's whole traceback into the message; its last line ends with what was wrong.
             last_line = str(error).strip().splitlines()[-1]

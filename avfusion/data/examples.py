@@ -128,11 +128,16 @@ class Examples(Dataset[Example]):
         return Example(
             request,
             crops,
-            self._log_mel(torch.from_numpy(audio)),
+            self.log_mel_of(audio),
             torch.from_numpy(clip.speaking),
             zlib.crc32(self.dataset.tracks[request.track].audio_id.encode()),
             matched=dropped is None,
         )
+
+    def log_mel_of(self, audio: NDArray[np.float32]) -> Tensor:
+        """``(640 T,)`` sound as the model takes it, ``(4 T, M)``."""
+        log_mel: Tensor = self._log_mel(torch.from_numpy(audio))
+        return log_mel
 
     def preload(self, clips: Iterable[Clip]) -> None:
         """Keeps whole tracks, given in the dataset's order, in memory until it is full, so that no epoch reads them."""
@@ -171,14 +176,14 @@ class Examples(Dataset[Example]):
             snr_db = between(rng, settings.interferer_snr_db)
             place = self._interferers.draw(request.track, request.num_frames, rng)
             if place is not None:
-                added.append(Added(looped(self._sound(*place), num_samples), snr_db))
+                added.append(Added(looped(self.sound_of(*place), num_samples), snr_db))
         if self._folders is not None and (rng := draws.chance("folder_noise", settings.folder_noise)) is not None:
             snr_db = between(rng, settings.folder_snr_db)
             added.append(Added(self._folders.draw(num_samples, rng), snr_db))
         return added
 
-    def _sound(self, track: int, first: int, count: int) -> NDArray[np.float32]:
-        """The sound of a stretch of any track, as the dataset has it."""
+    def sound_of(self, track: int, first: int, count: int) -> NDArray[np.float32]:
+        """The ``(640 count,)`` sound of frames ``first ..`` of any track, as the dataset has it."""
         whole = self._whole(track)
         return self.dataset.read(track, first, count).audio if whole is None else _cut(whole, first, count).audio
 

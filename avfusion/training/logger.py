@@ -1,8 +1,11 @@
 """Where the numbers of a run go: ``log.jsonl``, and Weights & Biases with the same rows.
 
-One row of ``log.jsonl`` is one row at W&B: W&B's own step is the row's index, given with it, so nothing is ever dropped
-for a step that goes backwards, however often a run is resumed. The training step is a number in the row (``step``) and
-the x axis. Pictures, curves and tables ride on the row that follows them.
+One row of ``log.jsonl`` is one row at W&B, and W&B's own step is always the row's index in the file, however often a
+run is resumed, made longer or evaluated. The training step is a number in the row (``step``) and the x axis. Pictures,
+curves and tables ride on the row that follows them.
+
+A W&B file written offline may lack its end after a kill, so a run that goes on offline sends all rows of the log again:
+the last W&B file is complete by itself, and a server that gets both drops the steps it has.
 """
 
 from __future__ import annotations
@@ -17,11 +20,11 @@ from typing import Any
 
 from avfusion.config import Config
 from avfusion.training.artifacts import Artifact, dataset_artifact, model_artifact
+from avfusion.training.log_rows import cut_back, same, same_but_for_clocks
 from avfusion.training.wandb_run import ARTIFACT_S, start_wandb
 
 Number = float | int
-Cell = float | int | str
-FINAL = "final/"  # keys of the figures that end a run
+Cell = float | int | str | None
 
 
 class RunLogger:
@@ -31,10 +34,10 @@ class RunLogger:
         config: of the run.
         run_dir: holds ``log.jsonl`` and ``wandb/``.
         wandb_id: of the W&B run to go on with, when resuming.
-        log_bytes: on resume, ``log.jsonl`` is cut back to this many bytes: what came after the checkpoint is written
-            again. None keeps every whole line.
+        log_bytes: on resume, the length of ``log.jsonl`` at the checkpoint: what came after it is cut off and written
+            again, see :func:`cut_back`. None keeps every whole line.
         eval_of: name of the run that is evaluated into another folder: W&B shows that as a run of its own, grouped
-            under this name.
+            under this name, and without the checkpoint, which the run itself has given.
     """
 
     def __init__(
@@ -47,14 +50,18 @@ class RunLogger:
         eval_of: str | None = None,
     ) -> None:
         path = run_dir / "log.jsonl"
-        kept, cut = _cut_back(path, log_bytes)
-        self._config, self._known_id = config, wandb_id
-        self._index = len(kept)  # of the next row
+        kept, self._cut = cut_back(path, log_bytes)
+        self._config, self._known_id, self._eval_of = config, wandb_id, eval_of
+        self._last = kept[-1] if kept else None
+        self._index = self._resumed_at = len(kept)  # of the next row
         self._file = path.open("a", encoding="utf-8")
         self._wandb = start_wandb(config, run_dir, wandb_id, eval_of)
-        self._skip_until, self._ahead = 0, 0
-        if self._wandb is not None and wandb_id is not None:
-            self._meet_wandb(kept, cut, self._wandb.next_step)
+        # What the server lacks begins here: at 0 for a run that is new to it, and offline, where nobody knows.
+        self._lacks = 0 if self._wandb is None else self._wandb.next_step
+        self._goes_on_alike = True
+        if eval_of is None:  # an evaluation elsewhere is a new W&B run: rows of others before it are not its own
+            for index, row in enumerate(kept):
+                self._send_row(index, row)
         if config.wandb.log_dataset and self._wandb is not None and wandb_id is None:
             self._log_artifact(lambda _: dataset_artifact(config.data, run_dir), "dataset artifact")
 
@@ -70,12 +77,22 @@ class RunLogger:
 
     def log(self, numbers: Mapping[str, Number], step: int) -> None:
         """Logs a row of plain numbers at a training step."""
-        row = {"step": step, **{key: _plain(value) for key, value in numbers.items()}}
+        row = _row(numbers, step)
         self._file.write(json.dumps(row) + "\n")
         self._file.flush()
         os.fsync(self._file.fileno())  # a checkpoint that says how long this file is must not outlive it
+        if self._index < self._lacks:
+            self._compare(row)
         self._send_row(self._index, row)
+        self._last = row
         self._index += 1
+
+    def has(self, numbers: Mapping[str, Number], step: int) -> bool:
+        """Whether the last row is this one already: a report made once more has no row of its own.
+
+        Not so for an evaluation elsewhere, whose W&B run is new each time.
+        """
+        return self._eval_of is None and self._last is not None and same(self._last, _row(numbers, step))
 
     def log_images(self, images: Sequence[Path], key: str, step: int) -> None:
         """Gives W&B PNG files, captioned with their names, to go with the next row."""
@@ -87,13 +104,21 @@ class RunLogger:
             self._send_with_next_row(key, make, step)
 
     def log_table(self, key: str, columns: Sequence[str], rows: Sequence[Sequence[Cell]], step: int) -> None:
-        """Gives W&B a table to go with the next row; its cells are numbers and text."""
+        """Gives W&B a table to go with the next row; its cells are numbers and text, None for nothing."""
 
         def make(wandb: Any) -> Any:
             return wandb.Table(columns=list(columns), data=[list(row) for row in rows])
 
         if rows:
             self._send_with_next_row(key, make, step)
+
+    def log_page(self, page: Path, key: str, step: int) -> None:
+        """Gives W&B an HTML page to go with the next row; it needs nothing beside it."""
+
+        def make(wandb: Any) -> Any:
+            return wandb.Html(str(page))
+
+        self._send_with_next_row(key, make, step)
 
     def log_curve(
         self, key: str, axes: tuple[str, str], points: Sequence[tuple[float, float]], step: int, title: str
@@ -117,7 +142,7 @@ class RunLogger:
 
     def log_model(self, checkpoint: Path, facts: Mapping[str, Number | str]) -> None:
         """Gives W&B a checkpoint as an artifact, where ``wandb.log_model`` asks for it."""
-        if self._config.wandb.log_model:
+        if self._config.wandb.log_model and self._eval_of is None:
             self._log_artifact(lambda run: model_artifact(checkpoint, str(run.id), facts), "model artifact")
 
     def summarize(self, numbers: Mapping[str, Number]) -> None:
@@ -132,42 +157,29 @@ class RunLogger:
         if self._wandb is not None:
             self._wandb.close(self._config.wandb.wait_s)
 
-    def _meet_wandb(self, kept: list[dict[str, Any]], cut: list[dict[str, Any]], next_step: int) -> None:
-        """Finds where the rows to come stand at W&B, which may have fewer or more of them than ``log.jsonl``.
-
-        Args:
-            kept: the rows of ``log.jsonl``.
-            cut: the rows after the checkpoint, which W&B may have.
-            next_step: what the server lacks begins here; 0 offline, where nobody knows.
-        """
-        ended = any(key.startswith(FINAL) for row in cut for key in row)
-        if self._index < next_step <= self._index + len(cut) and not ended:
-            self._skip_until = next_step  # the same training gives the same rows: W&B has them
-        elif next_step > self._index:
-            self._ahead = next_step - self._index  # the run had ended and is made longer: its rows follow the old ones
-        elif ended:
-            self._ahead = len(cut)
-        elif 0 < next_step < self._index or (next_step == 0 and self._is_online()):
-            for index in range(next_step, self._index):  # rows from a time when W&B was out of reach
-                self._send_row(index, kept[index])
-
-    def _is_online(self) -> bool:
-        online: list[bool] = []
-        if self._wandb is not None:
-            self._wandb.tell(lambda run: online.append(not getattr(run, "offline", True)))
-        return any(online)
+    def _compare(self, row: dict[str, Any]) -> None:
+        """Says once when the server keeps a row of before the kill that the training now gives otherwise."""
+        place = self._index - self._resumed_at
+        if not self._goes_on_alike or place >= len(self._cut) or same_but_for_clocks(self._cut[place], row):
+            return
+        self._goes_on_alike = False
+        print(
+            f"W&B keeps its earlier rows up to its step {self._lacks - 1}, though the training goes on differently from"
+            f" step {self._index}; log.jsonl has the new ones",
+            file=sys.stderr,
+        )
 
     def _send_row(self, index: int, row: dict[str, Any]) -> None:
-        if self._wandb is not None and index >= self._skip_until:
-            self._wandb.tell(lambda run: run.log(row, step=index + self._ahead, commit=True))
+        if self._wandb is not None and index >= self._lacks:
+            self._wandb.tell(lambda run: run.log(row, step=index, commit=True))
 
     def _send_with_next_row(self, key: str, make: Callable[[Any], Any], step: int) -> None:
         def send(run: Any) -> None:
             import wandb
 
-            run.log({"step": step, key: make(wandb)}, step=self._index + self._ahead)
+            run.log({"step": step, key: make(wandb)}, step=self._index)
 
-        if self._wandb is not None and self._index >= self._skip_until:
+        if self._wandb is not None and self._index >= self._lacks:
             self._wandb.tell(send)
 
     def _log_artifact(self, describe: Callable[[Any], Artifact], what: str) -> None:
@@ -187,30 +199,8 @@ class RunLogger:
             self._wandb.tell(send, ARTIFACT_S, optional=what)
 
 
-def _cut_back(path: Path, log_bytes: int | None) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Cuts ``log.jsonl`` back to a length, or to its last whole line; returns its rows and the rows cut off."""
-    content = path.read_bytes() if path.is_file() else b""
-    if log_bytes is not None and log_bytes > len(content):
-        print(
-            f"{path}: {len(content)} bytes, but the checkpoint was saved when it had {log_bytes}: rows are lost",
-            file=sys.stderr,
-        )
-    end = content.rfind(b"\n", 0, len(content) if log_bytes is None else log_bytes) + 1
-    if end < len(content):
-        os.truncate(path, end)
-    return _rows(content[:end]), _rows(content[end:])
-
-
-def _rows(content: bytes) -> list[dict[str, Any]]:
-    """The whole rows; a line that is no row (cut short by a crash) counts as an empty one, so that indices stay."""
-    rows = []
-    for line in content.split(b"\n")[:-1]:
-        try:
-            row = json.loads(line)
-        except ValueError:
-            row = {}
-        rows.append(row if isinstance(row, dict) else {})
-    return rows
+def _row(numbers: Mapping[str, Number], step: int) -> dict[str, Number]:
+    return {"step": step, **{key: _plain(value) for key, value in numbers.items()}}
 
 
 def _plain(value: Any) -> Number:

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from tqdm import tqdm
 
-from avfusion.checkpoint import load_weights, read_generation, save_checkpoint, save_generation
+from avfusion.checkpoint import load_weights, read_checkpoint, read_generation, save_checkpoint, save_generation
 from avfusion.config import Config
 from avfusion.data.batching import ClipLoader, TrainingSampler
 from avfusion.data.clips import ClipDataset
@@ -89,7 +89,9 @@ class Trainer:
         if found is not None:
             self._restore(*found)
             kept = found[1]
-        self.logger = RunLogger(config, run_dir, kept.get("wandb_id"), kept.get("log_bytes")) if world.is_main else None
+        self.logger = (
+            RunLogger(config, run_dir, kept.get("wandb_id"), kept.get("log_bytes", 0)) if world.is_main else None
+        )
 
     def fit(self) -> Path:
         """Trains to the end and returns the path of the best checkpoint."""
@@ -238,11 +240,27 @@ class Trainer:
                 "progress": vars(self.progress).copy(),
                 "random": states,
                 "step_frames": self.sampler.step_frames,
+                "plan": self.sampler.fingerprint(self.progress.epoch),
                 "wandb_id": self.logger.wandb_id,
                 "log_bytes": self.logger.log_bytes,
                 **self.stepper.state(),
             }
             save_generation(self.checkpoints, self.model, self.config, state)
+
+    def _look_for_best(self) -> None:
+        """Where the best checkpoint is lost, the best of the epochs to come takes its place."""
+        best = self.checkpoints / "best.pt"
+        try:
+            read_checkpoint(best)
+        except AvfusionError as error:
+            if self.progress.epoch >= self.epochs:
+                raise AvfusionError(
+                    f"{error}. The training is done and its best weights are lost; score the last ones with"
+                    f" python eval.py {self.run_dir} --checkpoint=last --out=FOLDER, or train on with"
+                    f" --train.epochs={self.epochs - self.contrastive_epochs + 1}"
+                ) from error
+            self._say(f"{error}; the best epoch from here on takes its place")
+            self.progress.best_ap, self.progress.best_epoch = -1.0, 0
 
     def _restore(self, path: Path, content: Mapping[str, Any]) -> None:
         """Takes up a checkpoint's state beside its weights.
@@ -251,7 +269,7 @@ class Trainer:
             AvfusionError: it holds no such state.
             UsageError: it stands in the middle of an epoch that is planned otherwise now.
         """
-        lacks = {"optimizer", "scaler", "random", "step_frames"} - content.keys()
+        lacks = {"optimizer", "scaler", "random", "step_frames", "plan"} - content.keys()
         if lacks:
             raise AvfusionError(f"{path}: not a whole checkpoint of train.py: it lacks {', '.join(sorted(lacks))}")
         self.progress = Progress(**content["progress"])
@@ -260,7 +278,15 @@ class Trainer:
                 f"{path} stands in the middle of an epoch of {content['step_frames']} frames a step, now a step has"
                 f" {self.sampler.step_frames} (data.batch_frames x train.accumulate x processes): choose them alike"
             )
+        if self.progress.epoch_steps and content["plan"] != self.sampler.fingerprint(self.progress.epoch):
+            raise UsageError(
+                f"{path} stands in the middle of an epoch that is planned otherwise now: run.seed, data.clip_frames,"
+                " train.contrastive_epochs and the training tracks must be as they were"
+            )
         self.stepper.restore(content, path)
+        if self.progress.best_epoch and self.world.is_main:
+            self._look_for_best()
+        self.progress = self.world.broadcast(self.progress)
         states = content["random"]
         if len(states) == self.world.size:
             self._random = states[self.world.rank]

@@ -130,9 +130,9 @@ def replay(stepper: Stepper, examples: Examples, content: Mapping[str, Any], whe
     parts = [(part, _batch(examples, part["clips"], where).to(stepper.device)) for part in summary["parts"]]
     counts = whole_counts([batch for _, batch in parts], stepper.config, list(weights), stepper.world)
     sums = torch.zeros(len(weights), device=stepper.device)
-    clips: list[ClipReplay] = []
     stepper.model.train()
     stepper.optimizer.zero_grad()
+    bad_parts = []
     for part, batch in parts:
         if part["part"] == 0:
             set_random_state(content["random"][part["rank"]], stepper.device)
@@ -140,10 +140,14 @@ def replay(stepper: Stepper, examples: Examples, content: Mapping[str, Any], whe
         (weighted * terms).sum().backward()
         sums += terms.detach()
         if not bool(terms.isfinite().all()):
-            clips += [_replay_clip(stepper, examples, clip, list(weights), where) for clip in part["clips"]]
-    clips.sort(key=lambda clip: all(math.isfinite(value) for value in clip.terms.values()))
-    named = stepper.model.named_parameters()
+            bad_parts.append(part)
+    named = list(stepper.model.named_parameters())
     bad = [name for name, p in named if p.grad is not None and not bool(p.grad.isfinite().all())]
+    # Only now, since each of these draws dropout masks of its own.
+    clips = [
+        _replay_clip(stepper, examples, clip, list(weights), where) for part in bad_parts for clip in part["clips"]
+    ]
+    clips.sort(key=lambda clip: all(math.isfinite(value) for value in clip.terms.values()))
     return Replay(dict(zip(weights, sums.tolist(), strict=True)), clips, bad)
 
 
@@ -204,5 +208,8 @@ def as_text(found: Replay) -> str:
         more = f" and {len(found.bad_gradients) - 5} more" if len(found.bad_gradients) > 5 else ""
         lines.append(f"gradients not finite: {', '.join(found.bad_gradients[:5])}{more}")
     if not found.clips and not found.bad_gradients:
-        lines.append("the loss and its gradients are finite here")
+        lines.append(
+            "the loss and its gradients are finite here: the files, the device or its precision differ, or a contrast"
+            " over several processes was not finite; go on with python train.py --resume RUN"
+        )
     return "\n".join(lines)

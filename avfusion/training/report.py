@@ -21,13 +21,12 @@ import torch
 from numpy.typing import NDArray
 
 import avfusion
-from avfusion.alignment.capture import capture_clip, pick_examples
-from avfusion.alignment.plots import alignment_figure, save_figure
+from avfusion.alignment.clip_figures import draw_clips
+from avfusion.alignment.table import wandb_columns, wandb_rows
 from avfusion.checkpoint import model_of, read_checkpoint
 from avfusion.config import Config
 from avfusion.data.clips import ClipDataset
 from avfusion.data.examples import Examples
-from avfusion.data.prepared_writer import safe_name
 from avfusion.distributed import ALONE, World
 from avfusion.errors import AvfusionError
 from avfusion.evaluation.desync import offset_accuracy, offset_from_similarity
@@ -40,7 +39,9 @@ from avfusion.models import ActiveSpeakerDetector
 from avfusion.models.losses import terms_on
 from avfusion.scoring import offset_trials, pick_device, score_tracks
 from avfusion.tracks import FaceTrack, LabelTable, ScoreTable, read_labels, write_scores
-from avfusion.training.logger import FINAL, RunLogger
+from avfusion.training.head_report import report_heads
+from avfusion.training.log_rows import FINAL, FINAL_ROLE
+from avfusion.training.logger import RunLogger
 from avfusion.training.predictions import COLUMNS, prediction_rows
 from avfusion.training.report_text import as_markdown, as_text
 from avfusion.training.run_folder import read_skipped
@@ -104,7 +105,11 @@ def report_run(
     }
     if config.report.offset_accuracy and trained.model.modality == "audio_visual":
         report["offset_accuracy"] = _offsets(model, dataset, config, device)
-    pictures = draw_alignment(model, examples, config, device, run_dir / f"alignment{suffix}")
+    alignment_dir = run_dir / f"alignment{suffix}"
+    title, log = f"{dataset.name} / {split}", checkpoint.parent.parent / "log.jsonl"
+    heads = report_heads(model, examples, config, device, alignment_dir, title, log)
+    report |= heads.content
+    pictures = draw_clips(model, examples, config, device, alignment_dir, words=heads.words)
 
     source_path = source_labels_of(dataset)
     source_scores = []
@@ -120,36 +125,24 @@ def report_run(
     with whole_text_file(json_path) as file:
         file.write(json.dumps(report, indent=2) + "\n")
     with whole_text_file(md_path) as file:
-        file.write(as_markdown(report, [p.relative_to(run_dir) for p in pictures]))
+        file.write(as_markdown(report, [p.relative_to(run_dir) for p in [*heads.pictures, *pictures]]))
     if logger is not None:
         step, headline = int(content["progress"]["step"]), _headline(report, split)
-        logger.log_images(pictures, f"alignment/{split}", step)
-        rows = prediction_rows(dataset.tracks, scores, config.wandb.table_rows)
-        logger.log_table(f"{FINAL}{split}_predictions", COLUMNS, rows, step)
-        logger.log(headline, step)
+        if not logger.has(headline, step):  # else this report was cut short once, or is made again
+            logger.log_images(pictures, f"alignment/{split}", step)
+            logger.log_images(heads.pictures, f"heads/{split}", step)
+            logger.log_table(f"heads/{split}_table", wandb_columns(), wandb_rows(heads.rows), step)
+            if heads.page is not None:
+                logger.log_page(heads.page, f"heads/{split}_viewer", step)
+            rows = prediction_rows(dataset.tracks, scores, config.wandb.table_rows)
+            logger.log_table(f"{FINAL}{split}_predictions", COLUMNS, rows, step)
+            logger.log(headline, step)
         logger.summarize(headline)
         logger.log_model(checkpoint, {"epoch": content["progress"]["epoch"], "step": step, **headline})
     print(as_text(report))
-    for path in [scores_path, *source_scores, md_path, json_path, checkpoint, *pictures]:
+    for path in [scores_path, *source_scores, md_path, json_path, checkpoint, *heads.paths, *pictures]:
         print(f"  {path}")
     return report
-
-
-def draw_alignment(
-    model: ActiveSpeakerDetector, examples: Examples, config: Config, device: torch.device, folder: Path
-) -> list[Path]:
-    """Draws one alignment figure for a few clips of each role; none for a model without cross-attention."""
-    if config.model.modality != "audio_visual" or config.model.fusion.kind != "cross_attention":
-        return []
-    folder.mkdir(parents=True, exist_ok=True)
-    paths = []
-    for track in pick_examples(examples.dataset.tracks, config.report.figures_per_role):
-        clip = capture_clip(model, examples, track, config, device)
-        entity = examples.dataset.tracks[track].entity_id
-        name = entity if entity.startswith(clip.role) else f"{clip.role}-{entity}"
-        paths.append(folder / f"{safe_name(name)}.png")
-        save_figure(alignment_figure(clip), paths[-1])
-    return paths
 
 
 def _figures(
@@ -250,7 +243,7 @@ def _headline(report: dict[str, Any], split: str) -> dict[str, float]:
     for figure, short in (("average_precision", "ap"), ("auroc", "auroc")):
         rows = [row for row in report["roles"] if row[figure] is not None]
         # Not the keys of the epochs: these are the best checkpoint's, and would bend their curves at the end.
-        numbers |= {f"final_role/{split}_{short}_{row['role']}": row[figure] for row in rows}
+        numbers |= {f"{FINAL_ROLE}{split}_{short}_{row['role']}": row[figure] for row in rows}
     for row in report.get("offset_accuracy", []):
         if row["source"] == "all":
             numbers[f"{FINAL}{split}_offset_accuracy"] = row["accuracy"]

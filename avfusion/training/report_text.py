@@ -6,11 +6,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from avfusion.alignment.table import tables as head_tables
+
 
 def as_text(report: dict[str, Any]) -> str:
     """The tables of a report for the terminal."""
     parts = ["\n".join([f"\n{_title(report)}", *_remarks(report)])]
-    for title, header, rows in _tables(report):
+    for title, header, rows in [*_tables(report), *_head_tables(report)[:1]]:
         cells = [header, *rows]
         widths = [max(len(row[i]) for row in cells) for i in range(len(header))]
         lines = [
@@ -23,9 +25,11 @@ def as_text(report: dict[str, Any]) -> str:
 def as_markdown(report: dict[str, Any], pictures: Sequence[Path]) -> str:
     """The whole of ``report.md``."""
     parts = [f"# {_title(report)}", _provenance(report)]
-    for title, header, rows in _tables(report):
+    for title, header, rows in [*_tables(report), *_head_tables(report)]:
         lines = [f"## {title}", "", _row(header), _row(["---"] * len(header)), *(_row(row) for row in rows)]
         parts.append("\n".join(lines))
+    if report.get("heads"):
+        parts.append(_heads_note(report["heads"]))
     parts.extend(f"- {note}" for note in (report["all"] or {}).get("notes", []))
     if pictures:
         parts.append("## Alignment\n\n" + "\n".join(f"![{path.stem}]({path.as_posix()})" for path in pictures))
@@ -174,6 +178,24 @@ def _tables(report: dict[str, Any]) -> list[tuple[str, list[str], list[list[str]
             )
         )
     return tables
+
+
+def _head_tables(report: dict[str, Any]) -> list[tuple[str, list[str], list[list[str]]]]:
+    return head_tables(report["heads"]["rows"]) if report.get("heads") else []
+
+
+def _heads_note(heads: dict[str, Any]) -> str:
+    """What the figures of the heads are over, and what could not be measured."""
+    lines = [
+        f"- heads: over {heads['tracks']} of {heads['of_tracks']} labelled tracks, intervals over {heads['groups']}"
+        " groups; an untrained model and controls stand beside them, docs/alignment.md says how to read them"
+    ]
+    if heads["average_precision"]:
+        lines.append(
+            f"- AP on these tracks {_number(heads['average_precision'][0])}; with every head silenced it changes by "
+            f"{heads['without_any_head'][0]:+.4f}"
+        )
+    return "\n".join([*lines, *(f"- not measured: {note}" for note in heads["notes"])])
 
 
 def _number(value: float | None) -> str:

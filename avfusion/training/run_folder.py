@@ -20,7 +20,7 @@ MADE_BEFORE_A_CHECKPOINT = {"config.yaml", "log.jsonl", "checkpoints", "wandb", 
 
 
 def make_run_folder(config: Config, config_name: str) -> Path:
-    """Makes ``run.dir`` (default ``runs/<config>-<date>``) and writes ``config.yaml`` into it.
+    """Makes ``run.dir`` (default ``runs/<config>-<date>``).
 
     A named folder in which a run began and was stopped before its first checkpoint is taken again. Of runs without a
     name that begin in the same second, as those of a sweep may, each gets a folder of its own (``-2``, ``-3`` ...).
@@ -30,8 +30,7 @@ def make_run_folder(config: Config, config_name: str) -> Path:
     """
     try:
         folder = _new_folder(config_name) if config.run.dir is None else _free_folder(Path(config.run.dir))
-        (folder / "checkpoints").mkdir(parents=True, exist_ok=True)
-        keep_config(config, folder)
+        folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         where = config.run.dir or error.filename or "runs"
         raise UsageError(

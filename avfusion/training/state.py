@@ -15,7 +15,7 @@ from torch import Tensor
 
 @dataclass
 class Progress:
-    """Where a training stands. ``*_sums`` add up what each step said, for the means of the next row of figures."""
+    """Where a training stands. ``*_sums`` add up what steps said, and how many said it, for the next row of figures."""
 
     epoch: int = 0  # epochs finished
     epoch_steps: int = 0  # steps done of the epoch that is under way
@@ -23,28 +23,27 @@ class Progress:
     best_ap: float = -1.0
     best_epoch: int = 0
     seconds: float = 0.0
-    epoch_sums: dict[str, float] = field(default_factory=dict)
-    recent_sums: dict[str, float] = field(default_factory=dict)
-    recent_steps: int = 0
+    epoch_sums: dict[str, list[float]] = field(default_factory=dict)
+    recent_sums: dict[str, list[float]] = field(default_factory=dict)
 
     def add(self, numbers: Mapping[str, float]) -> None:
         """Counts one step and what it said."""
         self.step += 1
         self.epoch_steps += 1
-        self.recent_steps += 1
         for sums in (self.epoch_sums, self.recent_sums):
             for key, value in numbers.items():
-                sums[key] = sums.get(key, 0.0) + value
+                total, count = sums.get(key, (0.0, 0))
+                sums[key] = [total + value, count + 1]
 
     def take_recent(self) -> dict[str, float]:
         """Means over the steps since the last call."""
-        means = {key: value / self.recent_steps for key, value in self.recent_sums.items()}
-        self.recent_sums, self.recent_steps = {}, 0
+        means = {key: total / count for key, (total, count) in self.recent_sums.items()}
+        self.recent_sums = {}
         return means
 
     def take_epoch(self) -> dict[str, float]:
         """Means over the epoch's steps; the next epoch begins."""
-        means = {key: value / self.epoch_steps for key, value in self.epoch_sums.items()}
+        means = {key: total / count for key, (total, count) in self.epoch_sums.items()}
         self.epoch_sums, self.epoch_steps = {}, 0
         self.epoch += 1
         return means

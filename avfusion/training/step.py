@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
@@ -17,11 +17,12 @@ from avfusion.checkpoint import load_weights
 from avfusion.config import Config
 from avfusion.data.batching import Batch
 from avfusion.distributed import ALONE, World
-from avfusion.errors import AvfusionError
 from avfusion.models import ActiveSpeakerDetector
 from avfusion.training.optim import AveragedWeights, build_optimizer, learning_rate_factor, set_learning_rate
 from avfusion.training.state import random_state
 from avfusion.training.step_loss import StepLoss, leaves_weights_unused, loss_weights, whole_counts
+
+LEAST_SCALE = 1.0  # a gradient that overflows in half precision even so is not finite by itself
 
 
 class NotFiniteError(Exception):
@@ -118,17 +119,18 @@ class Stepper:
         found = dict(zip(weights, terms_found, strict=True))
         total = sum(weight * found[key] for key, weight in weights.items())
         # Half precision overflows now and then: its scaler leaves such a step out and halves the scale.
-        overflow = self.scaler.is_enabled() and not math.isfinite(norm)
+        overflow = self.scaler.is_enabled() and not math.isfinite(norm) and self.scaler.get_scale() > LEAST_SCALE
         if not math.isfinite(total) or not (math.isfinite(norm) or overflow):
             raise NotFiniteError(found, norm, [float((weighted * terms).sum()) for terms in of_parts])
         self.scaler.step(self.optimizer)
         self.scaler.update()
         if self.ema is not None:
             self.ema.update(self.model, step)
-        numbers = {"loss": total, **{f"loss_{key}": value for key, value in found.items()}, "lr": lr}
+        counted = {key for key, count in counts.items() if bool(count.any())}  # a mean over nothing is no figure
+        numbers = {"loss": total, **{f"loss_{key}": found[key] for key in weights if key in counted}, "lr": lr}
         if self.scaler.is_enabled():
             numbers |= {"loss_scale": self.scaler.get_scale(), "overflow": float(overflow)}
-        return numbers | {"grad_norm": 0.0 if overflow else norm}
+        return numbers if overflow else numbers | {"grad_norm": norm}
 
     def _no_exchange(self, *, until_last: bool) -> AbstractContextManager[None]:
         """Gradients travel between processes with the last part of a step only."""
@@ -137,23 +139,23 @@ class Stepper:
     def state(self) -> dict[str, object]:
         """What a checkpoint keeps."""
         averaged = {} if self.ema is None else {"ema": self.ema.model.state_dict()}
-        return {"optimizer": self.optimizer.state_dict(), "scaler": self.scaler.state_dict(), **averaged}
+        kept = self.optimizer.state
+        by_name = {name: dict(kept[p]) for name, p in self.model.named_parameters() if p in kept}
+        return {"optimizer": by_name, "scaler": self.scaler.state_dict(), **averaged}
+
+    def _parameters(self) -> Iterator[nn.Parameter]:
+        for group in self.optimizer.param_groups:
+            yield from group["params"]
 
     def restore(self, content: Mapping[str, Any], path: Path) -> None:
         """Takes up what a checkpoint kept; learning rates and decays are those of the configuration now.
 
-        Raises:
-            AvfusionError: the parameters were grouped otherwise.
+        The optimiser's state goes by the names of the parameters, however they are grouped.
         """
-        now = [{key: group[key] for key in ("scale", "weight_decay")} for group in self.optimizer.param_groups]
-        try:
-            self.optimizer.load_state_dict(content["optimizer"])
-        except ValueError as error:
-            raise AvfusionError(
-                f"{path}: parameters were grouped otherwise; keep train.lr_scale, layer_decay and decay_of as they were"
-            ) from error
-        for group, settings in zip(self.optimizer.param_groups, now, strict=True):
-            group.update(settings)
+        numbers = {parameter: number for number, parameter in enumerate(self._parameters())}
+        named = self.model.named_parameters()
+        state = {numbers[p]: content["optimizer"][name] for name, p in named if name in content["optimizer"]}
+        self.optimizer.load_state_dict({**self.optimizer.state_dict(), "state": state})
         if content["scaler"]:  # empty where the run was not in half precision
             self.scaler.load_state_dict(content["scaler"])
         if self.ema is not None:

@@ -17,7 +17,15 @@ from avfusion.config import Config
 from avfusion.data.batching import Batch
 from avfusion.distributed import World
 from avfusion.models import ActiveSpeakerDetector
-from avfusion.models.losses import Targets, loss_counts, loss_totals, needs_alignment, needs_audio_100hz, terms_on
+from avfusion.models.losses import (
+    Targets,
+    loss_counts,
+    loss_totals,
+    needs_alignment,
+    needs_audio_100hz,
+    term_value,
+    terms_on,
+)
 
 AUTOCAST = {"bfloat16": torch.bfloat16, "float16": torch.float16}
 
@@ -53,7 +61,7 @@ class StepLoss(nn.Module):
                 need_audio_100hz=needs_audio_100hz(wanted, loss),
             )
         totals = loss_totals(detection, _targets(part), loss, wanted, self._everyone)
-        return torch.stack([(totals[key] / count).mean() for key, count in counts.items()])
+        return torch.stack([term_value(totals[key], count) for key, count in counts.items()])
 
 
 def loss_weights(config: Config, step: int, contrast_only: bool = False) -> dict[str, float]:
@@ -75,13 +83,13 @@ def leaves_weights_unused(config: Config) -> bool:
 
 
 def whole_counts(parts: Sequence[Batch], config: Config, wanted: Sequence[str], world: World) -> dict[str, Tensor]:
-    """How many frames (or clips) each term sums over, in all parts of all processes: ``(P,)`` each, at least 1."""
+    """How many frames (or clips) each term sums over, in all parts of all processes: ``(P,)`` each."""
     of_parts = [loss_counts(_targets(part), config.train.loss, set(wanted)) for part in parts]
     own = {key: torch.stack([counts[key] for counts in of_parts]).sum(dim=0) for key in wanted}
     whole = world.sum(torch.cat([own[key].double() for key in wanted]))
     device = parts[0].crops.device
     sizes = [len(own[key]) for key in wanted]
-    split: tuple[Tensor, ...] = torch.split(whole.to(device, torch.float32).clamp_min(1), sizes)
+    split: tuple[Tensor, ...] = torch.split(whole.to(device, torch.float32), sizes)
     return dict(zip(wanted, split, strict=True))
 
 

@@ -23,6 +23,9 @@ TELL_S = 60.0  # a row is handed over in milliseconds
 ARTIFACT_S = 900.0  # files are hashed and copied first
 GIVE_UP_S = 3.0
 
+# What WANDB_MODE may say, older names among them. Not `shared`: it takes no step, and rows would come twice.
+MODES = {"online": "online", "offline": "offline", "disabled": "disabled", "run": "online", "dryrun": "offline"}
+
 _Result = TypeVar("_Result")
 
 
@@ -153,11 +156,17 @@ def start_wandb(config: Config, run_dir: Path, wandb_id: str | None, eval_of: st
         wandb_id: of the run to go on with.
         eval_of: name of the run that is evaluated by a run of its own.
     """
-    mode = config.wandb.mode
-    if os.environ.get("WANDB_MODE") == "disabled":
-        mode = "disabled"
+    asked = os.environ.get("WANDB_MODE")
+    mode = "disabled" if asked == "disabled" else config.wandb.mode
     if mode == "disabled":
         print("W&B: off; the numbers are in log.jsonl", file=sys.stderr)
+        return None
+    if asked and asked not in MODES:
+        print(
+            f"W&B: off, for WANDB_MODE={asked} is no mode (expected online, offline or disabled); the numbers are in"
+            " log.jsonl",
+            file=sys.stderr,
+        )
         return None
     try:
         import wandb  # noqa: F401
@@ -165,7 +174,7 @@ def start_wandb(config: Config, run_dir: Path, wandb_id: str | None, eval_of: st
         print("W&B: not installed; the numbers are in log.jsonl (pip install wandb)", file=sys.stderr)
         return None
     if mode == "auto":
-        mode = os.environ.get("WANDB_MODE") or "online"
+        mode = MODES[asked] if asked else "online"
     why = ""
     thread = _Thread()
     try:

@@ -102,6 +102,24 @@ def test_a_head_that_mostly_hears_nothing_has_no_lag(heard: float) -> None:
     assert len([line for line in second.lines if line.get_marker() in ("<", ">")]) == 2
 
 
+@pytest.mark.parametrize(
+    ("words", "shown"),
+    [
+        (
+            "follows the sound (slope 0.97, R² 0.99), 62 ms after the picture, ΔAP −0.08",
+            "follows the sound (slope 0.97)",
+        ),
+        ("positional (slope 0.02), ΔAP −0.01, not told from 0", "positional (slope 0.02)"),
+        ("idle (ΔAP 0.000), positional (slope 0.02)", "idle (ΔAP 0.000)"),
+        ("mostly null (93 % in speech), ΔAP −0.08", "mostly null (93 % in speech)"),
+        ("slope not measured, ΔAP −0.08", "slope not measured"),
+    ],
+)
+def test_the_first_claim_of_the_words_stands_beside_the_map(words: str, shown: str) -> None:
+    figure = alignment_figure(clip(heads=2, words=[words, ""]))
+    assert shown in texts(figure)
+
+
 def test_a_head_that_hears_a_fifth_has_a_lag() -> None:
     example = clip()
     example.weights[0] *= 0.21 / 0.8

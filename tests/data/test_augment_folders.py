@@ -162,8 +162,32 @@ def test_a_file_that_goes_away_later_is_named(tmp_path: Path) -> None:
     write(tmp_path / "a.wav", 500)
     opened = SoundFolders({"noise": str(tmp_path)})
     (tmp_path / "a.wav").unlink()
-    with pytest.raises(AvfusionError, match=r"a\.wav cannot be read as sound any more"):
+    with pytest.raises(AvfusionError, match=r"^data\.augment\.noise_folder: .*a\.wav cannot be read as sound any more"):
         opened.draw(1600, np.random.default_rng(0))
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_files_whose_samples_are_no_numbers_are_refused_beforehand(tmp_path: Path, value: float) -> None:
+    soundfile.write(tmp_path / "a.wav", np.full(8000, value), 16_000, subtype="FLOAT")
+    with pytest.raises(AvfusionError) as caught:
+        SoundFolders({"music": str(tmp_path)})
+    assert str(caught.value) == (
+        f"data.augment.music_folder: {tmp_path / 'a.wav'} holds samples that are no numbers (NaN or infinite);"
+        " repair or remove it"
+    )
+
+
+def test_a_sample_in_the_middle_that_is_no_number_is_told_with_its_place(tmp_path: Path) -> None:
+    sound = np.zeros(80_000)
+    sound[30_000:50_000] = np.nan
+    soundfile.write(tmp_path / "a.wav", sound, 16_000, subtype="FLOAT")
+    opened = SoundFolders({"babble": str(tmp_path)})
+    with pytest.raises(AvfusionError) as caught:
+        opened.draw(80_000, np.random.default_rng(0))
+    assert str(caught.value) == (
+        f"data.augment.babble_folder: {tmp_path / 'a.wav'} holds samples that are no numbers (NaN or infinite)"
+        " between 0.0 s and 5.0 s; repair or remove it"
+    )
 
 
 def test_real_noises_are_read(shared: Path) -> None:

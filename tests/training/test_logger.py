@@ -261,6 +261,38 @@ def test_rows_after_the_checkpoint_are_cut_and_not_sent_twice(tmp_path: Path, mo
     assert run.steps == [(4, True)]
 
 
+def test_what_the_server_keeps_though_it_is_different_now_is_said_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fake_wandb(monkeypatch, FakeRun())
+    sizes = logged(tmp_path, ["old"] * 6)
+    run = resumed(monkeypatch, tmp_path, next_step=6, log_bytes=sizes[2])
+    assert run.rows == []
+    keeps = [line for line in capsys.readouterr().err.splitlines() if "keeps" in line]
+    assert keeps == [
+        "W&B keeps its earlier rows up to its step 5, though the training goes on differently from step 3; log.jsonl has"
+        " the new ones"
+    ]
+
+
+def test_rows_that_differ_in_clocks_alone_are_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fake_wandb(monkeypatch, FakeRun())
+    logger = RunLogger(Config(), tmp_path)
+    logger.log({"train/loss": 0.1, "seconds": 5.0, "train/peak_memory_mb": 7, "train/frames_per_s": 2}, 1)
+    logger.close()
+    run = FakeRun()
+    run.starting_step, run.offline = 1, False
+    fake_wandb(monkeypatch, run)
+    monkeypatch.setenv("WANDB_API_KEY", "x" * 40)
+    logger = RunLogger(Config(), tmp_path, "abc123", 0)
+    logger.log({"train/loss": 0.1, "seconds": 9.0, "train/peak_memory_mb": 8, "train/frames_per_s": 1}, 1)
+    logger.close()
+    assert (run.rows, rows_of(tmp_path)[0]["seconds"]) == ([], 9.0)
+    assert "keeps" not in capsys.readouterr().err
+
+
 def test_rows_that_w_and_b_missed_are_sent_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fake_wandb(monkeypatch, FakeRun())
     logged(tmp_path, ["old"] * 4)
@@ -269,26 +301,126 @@ def test_rows_that_w_and_b_missed_are_sent_again(tmp_path: Path, monkeypatch: py
     assert run.rows[:2] == [{"step": 2, "old": 2}, {"step": 3, "old": 3}]
 
 
-def test_a_run_made_longer_goes_on_behind_its_first_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The final figures are cut from the log and stay at W&B: the next epoch is not taken for them."""
-    fake_wandb(monkeypatch, FakeRun())
-    sizes = logged(tmp_path, ["old", "old", "final/val_ap"])
-    run = resumed(monkeypatch, tmp_path, next_step=3, log_bytes=sizes[1])
-    assert [step for step, _ in run.steps] == [3, 3, 4]
-    assert len(rows_of(tmp_path)) == 4
-
-
-def test_offline_the_rows_after_the_checkpoint_are_sent_with_their_old_steps(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("server_has", [0, 2, 3])
+@pytest.mark.parametrize("final", ["final/val_ap", "final_role/val_ap_solo"])
+def test_a_run_made_longer_goes_on_behind_its_first_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, server_has: int, final: str
 ) -> None:
+    """Its final row stays, at W&B's step and in the log; also when it is made longer, and evaluated, once more."""
     fake_wandb(monkeypatch, FakeRun())
+    sizes = logged(tmp_path, ["old", "old", final])
+    run = resumed(monkeypatch, tmp_path, next_step=server_has, log_bytes=sizes[1])
+    assert [step for step, _ in run.steps] == [*range(server_has, 3), 3, 3, 4]
+    assert [sorted(row.keys() - {"step"}) for row in rows_of(tmp_path)] == [["old"], ["old"], [final], ["new"], ["new"]]
+    logged(tmp_path, [final])  # the end of the longer run; then it is made longer again
+    again = resumed(monkeypatch, tmp_path, next_step=6, log_bytes=sizes[1])
+    assert [step for step, _ in again.steps] == [6, 6, 7]
+    assert [next(iter(row.keys() - {"step"})) for row in rows_of(tmp_path)] == [
+        "old", "old", final, "new", "new", final, "new", "new",
+    ]  # fmt: skip
+
+
+def test_rows_after_the_final_ones_are_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run made longer, killed before the first checkpoint of its second part, goes on as if not killed."""
+    fake_wandb(monkeypatch, FakeRun())
+    sizes = logged(tmp_path, ["old", "final/val_ap", "lost", "lost"])
+    resumed(monkeypatch, tmp_path, next_step=0, log_bytes=sizes[0])
+    assert [next(iter(row.keys() - {"step"})) for row in rows_of(tmp_path)] == ["old", "final/val_ap", "new", "new"]
+
+
+def test_a_final_row_is_known_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run that was killed while it reported, and is resumed, has nothing to say twice."""
+    fake_wandb(monkeypatch, FakeRun())
+    numbers = {"final/val_ap": 0.1 + 0.2, "final_role/val_ap_solo": float("nan")}
+    logger = RunLogger(Config(), tmp_path)
+    assert not logger.has(numbers, 7)
+    logger.log({"train/loss": 1.0}, 7)
+    kept = logger.log_bytes
+    assert not logger.has(numbers, 7)
+    logger.log(numbers, 7)
+    assert logger.has({key: torch.tensor(value, dtype=torch.float64) for key, value in numbers.items()}, 7)  # type: ignore[misc]
+    logger.close()
+    resumed_logger = RunLogger(Config(), tmp_path, "abc123", kept)
+    assert resumed_logger.has(numbers, 7)
+    assert not resumed_logger.has(numbers, 8)
+    assert not resumed_logger.has({**numbers, "final/val_ap": 0.3}, 7)
+    resumed_logger.close()
+    elsewhere = RunLogger(Config(), tmp_path, eval_of="run")
+    assert not elsewhere.has(numbers, 7)  # a new W&B run has no row yet
+    elsewhere.close()
+
+
+@pytest.mark.parametrize("known", ["abc123", None])
+def test_offline_all_rows_are_sent_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, known: str | None) -> None:
+    """Nobody knows how much of the first file was written; after W&B failed there is none of its end in any case."""
+    fake_wandb(monkeypatch, FakeRun(fail_from=1))
     sizes = logged(tmp_path, ["old"] * 4)
     run = FakeRun()
     fake_wandb(monkeypatch, run)
-    logger = RunLogger(Config(), tmp_path, "abc123", sizes[1])
+    logger = RunLogger(Config(), tmp_path, known, sizes[1])
     logger.log({"old": 2}, step=2)
     logger.close()
-    assert run.steps == [(2, True)]
+    assert run.steps == [(0, True), (1, True), (2, True)]
+    assert run.rows == rows_of(tmp_path) == [{"step": step, "old": step} for step in range(3)]
+
+
+def test_an_evaluation_elsewhere_does_not_send_the_rows_of_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake_wandb(monkeypatch, FakeRun())
+    logged(tmp_path, ["final/val_ap"])
+    run = FakeRun()
+    fake_wandb(monkeypatch, run)
+    logger = RunLogger(Config(), tmp_path, eval_of="run")
+    logger.log({"final/test_ap": 0.5}, step=2)
+    logger.close()
+    assert run.steps == [(1, True)]  # its index in the log
+
+
+def test_an_evaluation_elsewhere_gives_no_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[str] = []
+    for eval_of in (None, "run"):
+        run = FakeRun()
+        fake_wandb(monkeypatch, run)
+        sys.modules["wandb"].Artifact = FakeArtifact  # type: ignore[attr-defined]
+        run.log_artifact = lambda artifact, aliases, to=eval_of: given.append(f"{to}: {artifact.type}")  # type: ignore[attr-defined]
+        config = Config()
+        config.wandb.log_model = True
+        (tmp_path / "best.pt").write_bytes(b"weights")
+        logger = RunLogger(config, tmp_path, eval_of=eval_of)
+        logger.log_model(tmp_path / "best.pt", {"epoch": 1})
+        logger.close()
+    assert given == ["None: model"]
+
+
+class FakeArtifact:
+    def __init__(self, name: str, type: str, metadata: dict[str, Any]) -> None:
+        self.type = type
+
+    def add_file(self, path: str, name: str) -> None:
+        assert Path(path).is_file()
+
+
+@pytest.mark.parametrize("mode", ["auto", "offline"])
+def test_a_mode_that_is_none_is_named(
+    mode: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = fake_wandb(monkeypatch, FakeRun())
+    monkeypatch.setenv("WANDB_MODE", "bogus")
+    config = Config()
+    config.wandb.mode = mode
+    RunLogger(config, tmp_path).close()
+    assert capsys.readouterr().err == (
+        "W&B: off, for WANDB_MODE=bogus is no mode (expected online, offline or disabled); the numbers are in log.jsonl\n"
+    )
+    assert asked == {}
+
+
+def test_the_older_name_of_offline_is_understood(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = fake_wandb(monkeypatch, FakeRun())
+    monkeypatch.setenv("WANDB_MODE", "dryrun")
+    RunLogger(Config(), tmp_path).close()
+    assert asked["mode"] == "offline"
 
 
 def test_a_last_line_cut_short_is_taken_away(

@@ -11,6 +11,7 @@ import torch
 
 from avfusion.checkpoint import load_model, read_checkpoint
 from avfusion.errors import AvfusionError, UsageError
+from avfusion.training.replay import replay
 from avfusion.training.run_folder import hold_run_folder
 from tests.training.tiny import rows_of, run_script, tiny_run, trainer_of
 
@@ -99,6 +100,55 @@ def test_half_precision_trains(tmp_path: Path, precision: str) -> None:
     assert ("train/loss_scale" in row) == (precision == "float16")
     assert math.isfinite(row["train/loss"])
     assert row["train/loss_speaking"] == pytest.approx(math.log(2), abs=0.1)
+
+
+def test_half_precision_that_overflows_at_any_scale_stops(tmp_path: Path) -> None:
+    """A scaler halves its scale at every overflow; a gradient that is never finite must not go on so for ever."""
+    trainer = trainer_of(tiny_run("--train.precision=float16", "--train.log_steps=1", epochs=20), tmp_path)
+    trainer.model.head.weight.register_hook(lambda gradient: gradient * math.inf)
+    with pytest.raises(AvfusionError, match=r"the gradient's norm is (nan|inf) at step 1[67]"):
+        trainer.fit()
+    rows = rows_of(tmp_path)
+    assert all("train_step/grad_norm" not in row for row in rows)
+    assert [row["train_step/overflow"] for row in rows if "train_step/overflow" in row] == [1.0] * 16
+
+
+def test_means_are_over_the_steps_that_have_a_figure(tmp_path: Path) -> None:
+    """A loss that is on for the first step only keeps that step's value as its mean."""
+    options = ["--train.loss.guided=1", "--train.loss.guided_steps=1", "--train.log_steps=1", "--data.batch_frames=60"]
+    trainer_of(tiny_run(*options, epochs=1), tmp_path).fit()
+    first, *_, epoch = rows_of(tmp_path)
+    assert epoch["train/loss_guided"] == pytest.approx(first["train_step/loss_guided"])
+
+
+def test_a_replayed_step_draws_the_masks_it_drew(tmp_path: Path) -> None:
+    """Two parts with dropout, of which the first is not finite: the terms of the step come out as they were."""
+    config = tiny_run("--train.accumulate=2", "--model.dropout=0.5", "--data.batch_frames=60")
+    trainer = trainer_of(config, tmp_path)
+    batches = iter(trainer.batches)
+    parts = [next(batches), next(batches)]
+    parts[0].log_mel[0, 0, 0] = math.nan
+    clip, frame = parts[0].requests[0], trainer.examples
+    read = type(frame).__getitem__
+
+    def spoilt(self: object, request: object) -> object:
+        example = read(self, request)  # type: ignore[arg-type]
+        if request == clip:
+            example.log_mel[0, 0] = math.nan
+        return example
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(type(frame), "__getitem__", spoilt)
+        with pytest.raises(AvfusionError, match="--replay"):
+            trainer.fit()
+        path = tmp_path / "replay" / "step-0.pt"
+        content = read_checkpoint(path)
+        again = trainer_of(config, tmp_path / "again")
+        found = replay(again.stepper, again.examples, content, path)
+    recorded = content["replay"]["terms"]
+    assert {key: str(value) for key, value in found.terms.items()} == recorded
+    assert sum(math.isfinite(value) for value in found.terms.values()) >= 1
+    assert found.clips[0].first_bad == "its log-mel"
 
 
 def test_it_stops_when_validation_no_longer_gains(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -17,12 +17,13 @@ from avfusion.errors import AvfusionError, UsageError
 from avfusion.training import loop
 from avfusion.training.loop import Trainer
 from benchmarks.kill_and_resume import rows, same, timeless
-from tests.training.tiny import rows_of, run_script, tiny_run, trainer_of
+from tests.training.tiny import rows_of, run_script, run_train, tiny_run, trainer_of
 
-# Everything that has a state: dropout, averaged weights, a scaler, epochs of two kinds, rows within epochs, workers.
+# Everything that has a state: dropout, averaged weights, a scaler, epochs of two kinds, rows within epochs.
 SETTINGS = (
     "--model.dropout=0.2", "--train.ema=0.9", "--train.contrastive_epochs=1", "--train.checkpoint_steps=1",
-    "--train.log_steps=2", "--data.augment.resync=0.3", "--data.batch_frames=90",
+    "--train.log_steps=2", "--data.augment.resync=0.3", "--data.batch_frames=45", "--train.precision=float16",
+    "--train.accumulate=2",
 )  # fmt: skip
 
 
@@ -118,6 +119,13 @@ def test_stopped_while_validating_or_logging(whole: Path, tmp_path: Path, epochs
     assert same_run(whole, tmp_path) == []
 
 
+def test_workers_have_no_state(whole: Path, tmp_path: Path) -> None:
+    """Begun with two workers, stopped within an epoch, ended with none: the same."""
+    half_way(tmp_path, tiny_run(*SETTINGS, "--data.workers=2"))
+    go_on(tiny_run(*SETTINGS), tmp_path)
+    assert [name for name in same_run(whole, tmp_path) if "config" not in name] == []
+
+
 def test_resuming_a_finished_run_changes_nothing(whole: Path, tmp_path: Path) -> None:
     shutil.copytree(whole, tmp_path / "run")
     go_on(tiny_run(*SETTINGS), tmp_path / "run")
@@ -168,10 +176,14 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_used(
     if how == "missing":
         return
     assert f"going on from {run / 'checkpoints' / 'previous.pt'}" in said
+    assert (run / "checkpoints" / "last.pt.damaged").is_file()
     read_checkpoint(run / "checkpoints" / "previous.pt")  # the damaged one has not taken its place
     damage(last, how)
     damage(run / "checkpoints" / "previous.pt", how)
-    with pytest.raises(AvfusionError, match=r"previous\.pt: cannot be read as a checkpoint"):
+    with pytest.raises(
+        AvfusionError,
+        match=r"last\.pt: cannot be read as a checkpoint.*previous\.pt: cannot be read.*best\.pt may still",
+    ):
         trainer_of(tiny_run(*SETTINGS), run, resume=True)
 
 
@@ -198,22 +210,89 @@ def half_way(folder: Path, config: Config) -> Trainer:
 
 def test_another_plan_in_the_middle_of_an_epoch_is_refused(tmp_path: Path) -> None:
     half_way(tmp_path, tiny_run(*SETTINGS))
-    with pytest.raises(UsageError, match="in the middle of an epoch of 90 frames a step, now a step has 180"):
-        trainer_of(tiny_run(*SETTINGS, "--train.accumulate=2"), tmp_path, resume=True)
+    with pytest.raises(UsageError, match="in the middle of an epoch of 90 frames a step, now a step has 45"):
+        trainer_of(tiny_run(*SETTINGS, "--train.accumulate=1"), tmp_path, resume=True)
 
 
-def test_settings_of_the_optimiser_are_those_of_now(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "override",
+    ["--run.seed=7", "--data.clip_frames=10", "--data.synthetic.train_scenes=4", "--train.contrastive_epochs=0"],
+)
+def test_another_order_in_the_middle_of_an_epoch_is_refused(tmp_path: Path, override: str) -> None:
+    """Clips would be lost, repeated, or an epoch of one kind end as one of another."""
     half_way(tmp_path, tiny_run(*SETTINGS))
-    resumed = trainer_of(tiny_run(*SETTINGS, "--train.weight_decay=0.3"), tmp_path, resume=True)
-    assert [group["weight_decay"] for group in resumed.stepper.optimizer.param_groups] == [0.3, 0.0]
-    with pytest.raises(AvfusionError, match="parameters were grouped otherwise"):
-        trainer_of(tiny_run(*SETTINGS, "--train.layer_decay=0.5"), tmp_path, resume=True)
+    with pytest.raises(UsageError, match="in the middle of an epoch that is planned otherwise now"):
+        trainer_of(tiny_run(*SETTINGS, override), tmp_path, resume=True)
+
+
+def test_settings_of_the_optimiser_are_those_of_now_and_its_state_goes_by_name(tmp_path: Path) -> None:
+    """Also where two groupings have groups of equal sizes: nothing may be taken for another's state."""
+    before = half_way(tmp_path, tiny_run(*SETTINGS, "--train.decay_of.audio=0.5"))
+    now = tiny_run(*SETTINGS, "--train.decay_of.temporal=0.5", "--train.lr_scale.visual=0", "--train.weight_decay=0.3")
+    after = trainer_of(now, tmp_path, resume=True)
+    decays = {group["scale"]: set() for group in after.stepper.optimizer.param_groups}
+    for group in after.stepper.optimizer.param_groups:
+        decays[group["scale"]].add(group["weight_decay"])
+    assert decays == {1.0: {0.0, 0.3, 0.5}, 0.0: {0.0, 0.3}}
+    old, new = before.stepper.optimizer.state, after.stepper.optimizer.state
+    names = dict(before.model.named_parameters())
+    moved = 0
+    for name, parameter in after.model.named_parameters():
+        if names[name] in old:
+            assert torch.equal(new[parameter]["exp_avg"], old[names[name]]["exp_avg"]), name
+            moved += 1
+    assert moved > 20
+    after.fit()
+
+
+def test_refused_settings_leave_no_trace(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    assert run_train("--train.epochs=1", f"--run.dir={run}").returncode == 0
+    kept = (run / "config.yaml").read_bytes()
+    found = run_script("train.py", "--resume", str(run), "--model.embed_dim=32", "--train.epochs=2")
+    assert found.returncode == 1
+    assert "weights do not fit the model" in found.stderr
+    assert (run / "config.yaml").read_bytes() == kept
+    assert run_script("train.py", "--resume", str(run), "--train.epochs=2").returncode == 0
+
+
+def test_rows_of_a_run_without_a_checkpoint_are_not_kept(tmp_path: Path) -> None:
+    config = tiny_run(*SETTINGS, "--train.checkpoint_steps=0", "--train.log_steps=1")
+    broken = trainer_of(config, tmp_path)
+    log = broken._log
+
+    def log_then_stop(numbers: dict[str, float]) -> None:
+        log(numbers)
+        raise StopError
+
+    broken._log = log_then_stop  # type: ignore[method-assign, assignment]
+    with pytest.raises(StopError):
+        broken.fit()
+    go_on(config, tmp_path)
+    steps = [row["step"] for row in rows_of(tmp_path) if "train_step/loss" in row]
+    assert steps == list(range(1, len(steps) + 1))
+
+
+def test_a_lost_best_checkpoint_is_told_and_the_next_best_takes_its_place(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = tiny_run("--train.contrastive_epochs=1")
+    trainer_of(config, tmp_path).fit()
+    best, log = tmp_path / "checkpoints" / "best.pt", tmp_path / "log.jsonl"
+    best.write_bytes(best.read_bytes()[:1000])
+    before = log.read_bytes()
+    with pytest.raises(AvfusionError, match=r"best\.pt: cannot be read.*--checkpoint=last.*--train\.epochs=3"):
+        trainer_of(config, tmp_path, resume=True)
+    assert log.read_bytes() == before
+    trainer_of(tiny_run("--train.contrastive_epochs=1", epochs=3), tmp_path, resume=True).fit()
+    assert "the best epoch from here on takes its place" in capsys.readouterr().err
+    assert read_checkpoint(best)["progress"]["epoch"] == 4
 
 
 def test_a_best_checkpoint_is_nothing_to_go_on_from(whole: Path, tmp_path: Path) -> None:
     (tmp_path / "checkpoints").mkdir()
     shutil.copy(whole / "checkpoints" / "best.pt", tmp_path / "checkpoints" / "last.pt")
-    with pytest.raises(AvfusionError, match=r"not a whole checkpoint of train\.py: it lacks optimizer, random"):
+    with pytest.raises(AvfusionError, match=r"not a whole checkpoint of train\.py: it lacks optimizer, plan, random"):
         trainer_of(tiny_run(*SETTINGS), tmp_path, resume=True)
 
 

@@ -166,17 +166,61 @@ def test_when_one_fails_the_other_ends_with_its_cause(how: str, cause: str) -> N
     ]
     try:
         said, errors = processes[0].communicate(timeout=60)
+        other = processes[1].communicate(timeout=20)[1] if how == "raises" else ""
     finally:
         processes[1].kill()
     assert processes[0].returncode == 1, errors
     assert "rank 0 joined" in said
     assert "sum" not in said
     assert re.search(cause, errors), errors
-    if how == "raises":
-        assert "error: clip_7 cannot be read" in processes[1].communicate()[1]
+    assert how != "raises" or "error: clip_7 cannot be read" in other
 
 
-def test_under_torchrun_a_failing_process_ends_the_run_with_its_cause(tmp_path: Path) -> None:
-    found = run_train("--data.augment.noise_folder=/nowhere", "--data.augment.folder_noise=1", processes=2, timeout=60)
+def test_under_torchrun_a_failing_process_ends_the_run_with_its_cause() -> None:
+    found = run_script("tests/training/failing_rank.py", "raises", processes=2, timeout=60)
     assert found.returncode != 0
-    assert "/nowhere" in found.stderr
+    assert "error: clip_7 cannot be read" in found.stderr
+    assert "sum" not in found.stdout
+
+
+def test_what_every_process_finds_wrong_is_said_once() -> None:
+    found = run_train("--model.fusion.haeds=3", processes=2, timeout=60)
+    assert found.returncode != 0
+    assert found.stderr.count("config error: model.fusion.haeds: no such key") == 1
+
+
+def test_a_process_without_its_device_ends_the_others() -> None:
+    """It fails while the others wait for it to join; its cause reaches them."""
+    port = free_port()
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "train.py", *SETTINGS, f"--run.device={device}"],
+            env={**os.environ, "RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": "2"}
+            | {"MASTER_ADDR": "localhost", "MASTER_PORT": port, "CUDA_VISIBLE_DEVICES": ""},
+            cwd=ROOT,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for rank, device in enumerate(("cpu", "cuda"))
+    ]
+    try:
+        _, said = processes[0].communicate(timeout=60)
+    finally:
+        processes[1].kill()
+    assert processes[0].returncode == 1
+    assert re.search("since rank 1 on .* failed: run.device=cuda: torch finds no such device", said), said
+
+
+def test_a_size_without_a_rank_is_told() -> None:
+    for size in ("2", "two"):
+        found = subprocess.run(
+            [sys.executable, "train.py", *SETTINGS],
+            env={**os.environ, "WORLD_SIZE": size},
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+        assert found.returncode == 2
+        assert f"WORLD_SIZE={size} without a RANK: start several processes with torchrun" in found.stderr

@@ -109,7 +109,7 @@ def test_two_epochs_read_back(tmp_path: Path, clean: None, capfd: pytest.Capture
     assert tmp_path in local.parents  # the run folder has all that `wandb sync` needs
 
 
-def test_a_resumed_run_is_the_same_run_without_a_row_twice(tmp_path: Path, clean: None) -> None:
+def test_a_resumed_run_is_the_same_run_and_its_last_file_is_complete(tmp_path: Path, clean: None) -> None:
     config = offline(tiny_run("--report.epoch_figures=20"))
     first = RunLogger(config, tmp_path)
     first.log({"train/loss": 1.0}, 1)
@@ -124,9 +124,50 @@ def test_a_resumed_run_is_the_same_run_without_a_row_twice(tmp_path: Path, clean
     second.close()
     logged = read_wandb(tmp_path)
     assert_same_rows(logged, tmp_path)
-    assert logged.order == [0, 1, 2, 2, 3]
+    assert logged.order == [0, 1, 2, *range(4)]
+    assert_same_rows(read_wandb(tmp_path, last_only=True), tmp_path)
     assert logged.run["run_id"] == first.wandb_id
     assert [row["train/loss"] for row in rows_of(tmp_path)] == [1.0, 0.5, 0.25, 0.125]
+    assert BACKWARDS not in texts_of(tmp_path)
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from avfusion.config import Config
+from avfusion.training.logger import RunLogger
+
+config = Config()
+config.wandb.mode = "offline"
+logger = RunLogger(config, Path(sys.argv[1]))
+for step in range(4):
+    logger.log({"train/loss": 1.0 / (step + 1)}, step)
+    if step == 2:
+        kept = logger.log_bytes
+print(logger.wandb_id, kept, flush=True)
+os.killpg(0, signal.SIGKILL)
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "killpg"), reason="kills a process group")
+def test_after_a_real_kill_the_last_file_has_every_row(tmp_path: Path, clean: None) -> None:
+    """W&B's process dies with the run, before its block of 32 KB is full: its first file ends too early."""
+    with (tmp_path / "out").open("w") as out:  # a pipe would be held open
+        killed = subprocess.run(
+            [sys.executable, "-c", KILLED, str(tmp_path)], stdout=out, start_new_session=True, timeout=60
+        )
+    assert killed.returncode == -signal.SIGKILL
+    wandb_id, kept = (tmp_path / "out").read_text().split()
+    time.sleep(1.1)  # W&B names its folders by the second
+    logger = RunLogger(offline(Config()), tmp_path, wandb_id, int(kept))
+    logger.log({"train/loss": 0.25}, 3)
+    logger.log({"train/loss": 0.125}, 4)
+    logger.close()
+    logged = read_wandb(tmp_path, last_only=True)
+    assert len(rows_of(tmp_path)) == 5
+    assert_same_rows(logged, tmp_path)
+    assert logged.order == list(range(5))
+    assert logged.run["run_id"] == wandb_id
     assert BACKWARDS not in texts_of(tmp_path)
 
 
@@ -147,24 +188,32 @@ def test_a_prepared_dataset_is_described_and_not_copied(tmp_path: Path, clean: N
 
 @pytest.mark.slow
 def test_a_whole_run_and_its_evaluations_read_back(tmp_path: Path, clean: None) -> None:
-    """train.py for two epochs, then eval.py into the run's folder and into another."""
+    """train.py for two epochs; eval.py into its folder and into another; then it is made longer."""
     run, other = tmp_path / "run", tmp_path / "other"
     options = ["--wandb.mode=offline", "--wandb.log_model=True", "--report.epoch_figures=1", "--wandb.table_rows=7"]
     trained = run_train(f"--run.dir={run}", *options)
     assert trained.returncode == 0, trained.stderr
     rows = len(rows_of(run))
-    for arguments in ([str(run)], [str(run), "--checkpoint=last", f"--out={other}"]):
-        done = run_script("eval.py", *arguments)
+    for script, *arguments in (
+        ("eval.py", str(run)),
+        ("eval.py", str(run), "--checkpoint=last", f"--out={other}"),
+        ("train.py", "--resume", str(run), "--train.epochs=3"),
+    ):
+        done = run_script(script, *arguments)
         assert done.returncode == 0, done.stderr
         assert BACKWARDS not in done.stderr + trained.stderr
 
+    # The end of the training, evaluated again, is no new row; it stays where it is when the run is made longer.
+    kinds = ["final" if "final/val_ap" in row else "epoch" for row in rows_of(run)]
+    assert kinds == ["epoch", "epoch", "final", "epoch", "final"]
     logged = read_wandb(run)
     assert_same_rows(logged, run)
-    assert logged.order == list(range(rows + 1))  # the evaluation's row goes on after the training's
+    assert_same_rows(read_wandb(run, last_only=True), run)
+    assert logged.order[:rows] == list(range(rows))
     assert BACKWARDS not in texts_of(run)
     assert logged.config["model.fusion.heads"] == 4
     assert not [key for key, value in logged.config.items() if isinstance(value, dict)]
-    assert sum("align/probe_clips.filenames" in row for row in logged.rows.values()) == 1
+    assert sum("align/probe_clips.filenames" in row for row in logged.rows.values()) == 2  # the last epoch of each
     assert logged.rows[rows - 1]["final/val_predictions.nrows"] == 7
     assert [artifact.type for artifact in logged.artifacts.values()].count("model") == 1
     assert {key.partition("/")[0] for row in rows_of(run) for key in row if "/" in key} == {
@@ -175,6 +224,7 @@ def test_a_whole_run_and_its_evaluations_read_back(tmp_path: Path, clean: None) 
     assert_same_rows(alone, other)
     assert (alone.run["job_type"], alone.run["run_group"], alone.run["display_name"]) == ("eval", "run", "other")
     assert alone.run["run_id"] != logged.run["run_id"]
+    assert [artifact.type for artifact in alone.artifacts.values()].count("model") == 0
 
 
 ENDED_ON_THE_WAY = """

@@ -19,7 +19,7 @@ SETTINGS = [
     "--data.synthetic.train_scenes=10", "--data.synthetic.val_scenes=10", "--data.synthetic.scene_s=1.2",
     "--data.batch_frames=150", "--model.embed_dim=16", "--model.contrast_dim=8", "--model.visual.channels=[4,8]",
     "--model.audio.channels=[4]", "--train.epochs=2", "--report.bootstrap=20", "--report.figures_per_role=0",
-    "--report.offset_accuracy=false", "--report.epoch_figures=0",
+    "--report.offset_accuracy=false", "--report.epoch_figures=0", "--report.inspect=false",
 ]  # fmt: skip
 
 

@@ -60,8 +60,8 @@ def records(path: Path) -> Iterator[bytes]:
             yield b"".join(parts)
 
 
-def read_wandb(run_dir: Path) -> Logged:
-    """Everything that the offline runs in a run folder hold, in the order in which they began."""
+def read_wandb(run_dir: Path, *, last_only: bool = False) -> Logged:
+    """Everything that the offline runs in a run folder hold, in the order in which they began; or the last alone."""
     import wandb
     from wandb.proto.wandb_internal_pb2 import Record
 
@@ -69,7 +69,7 @@ def read_wandb(run_dir: Path) -> Logged:
     logged = Logged()
     files = sorted(run_dir.glob("wandb/offline-run-*/*.wandb"), key=lambda path: path.parent.name)
     assert files, f"no .wandb file in {run_dir}"
-    for path in files:
+    for path in files[-1:] if last_only else files:
         for content in records(path):
             record = Record()
             record.ParseFromString(content)

@@ -26,13 +26,15 @@ from avfusion.media.audio import resample
 
 ENDINGS = (".wav", ".flac")
 BABBLE_VOICES = (3, 7)  # fewest and most
+_END = 4096  # frames at the end of a file that are looked at beforehand
 _TRIES = 4  # stretches drawn where the first ones are digital silence, as between the sounds of ESC-50
 
 
 @dataclass(frozen=True)
 class SoundFile:
-    """A file with what its header says: frames at its own rate."""
+    """A file with what its header says: frames at its own rate; and the key that named its folder."""
 
+    key: str
     path: Path
     num_frames: int
     rate_hz: int
@@ -46,7 +48,7 @@ class SoundFolders:
 
     Raises:
         UsageError: no such folder, or no sound file in it.
-        AvfusionError: a file that cannot be read.
+        AvfusionError: a file that cannot be read, or whose end is missing or no numbers.
     """
 
     def __init__(self, folders: Mapping[str, str]) -> None:
@@ -105,20 +107,23 @@ def _sound_files(key: str, folder: Path) -> list[SoundFile]:
 
 
 def _checked(key: str, path: Path) -> SoundFile:
-    """Reads a file's header and its last sample, which a file that was cut short does not have."""
+    """Reads a file's header and its end, which a file that was cut short does not have."""
     import soundfile
 
     try:
         with soundfile.SoundFile(path) as file:
             num_frames, rate_hz = int(file.frames), int(file.samplerate)
-            if num_frames:
-                file.seek(num_frames - 1)
-                num_frames *= len(file.read(1, dtype="float32"))
+            wanted = min(num_frames, _END)
+            if wanted:
+                file.seek(num_frames - wanted)
+            end = file.read(wanted, dtype="float32")
     except (soundfile.LibsndfileError, OSError) as error:
         raise AvfusionError(f"{key}: {path} cannot be read as sound ({error}); repair or remove it") from error
-    if not num_frames:
+    if not num_frames or len(end) < wanted:
         raise AvfusionError(f"{key}: {path} holds no sound, or less than its header says; repair or remove it")
-    return SoundFile(path, num_frames, rate_hz)
+    if not np.isfinite(end).all():
+        raise AvfusionError(f"{key}: {path} holds samples that are no numbers (NaN or infinite); repair or remove it")
+    return SoundFile(key, path, num_frames, rate_hz)
 
 
 def _stretch(file: SoundFile, num_samples: int, rng: np.random.Generator) -> NDArray[np.float32]:
@@ -144,10 +149,14 @@ def _read(file: SoundFile, start: int, count: int) -> NDArray[np.float32]:
             opened.seek(start)
             samples = opened.read(count, dtype="float32", always_2d=True)
     except (soundfile.LibsndfileError, OSError) as error:
-        raise AvfusionError(f"{file.path} cannot be read as sound any more ({error}); put it back") from error
-    if len(samples) != count or not np.isfinite(samples).all():
         raise AvfusionError(
-            f"{file.path}: expected {count} finite samples from {start} on, found {len(samples)}, or some that are no"
-            " numbers; repair or remove it"
-        )
-    return resample(samples.mean(axis=1, dtype=np.float32), file.rate_hz)
+            f"{file.key}: {file.path} cannot be read as sound any more ({error}); put it back"
+        ) from error
+    if len(samples) < count:
+        found = f"ends after {start + len(samples)} samples, and its header says {file.num_frames}"
+    elif not np.isfinite(samples).all():
+        from_s, to_s = start / file.rate_hz, (start + count) / file.rate_hz
+        found = f"holds samples that are no numbers (NaN or infinite) between {from_s:.1f} s and {to_s:.1f} s"
+    else:
+        return resample(samples.mean(axis=1, dtype=np.float32), file.rate_hz)
+    raise AvfusionError(f"{file.key}: {file.path} {found}; repair or remove it")
