@@ -35,6 +35,7 @@ SHORT = [
     "--data.batch_frames=150", "--model.embed_dim=16", "--model.contrast_dim=8", "--model.dropout=0.1",
     "--model.visual.channels=[4,8]", "--model.audio.channels=[4]", "--train.epochs=3", "--train.contrastive_epochs=1",
     "--train.ema=0.9", "--train.checkpoint_steps=1", "--train.log_steps=2", "--report.bootstrap=20",
+    "--report.inspect=false",
 ]  # fmt: skip
 
 
@@ -154,9 +155,10 @@ def rows(path: Path) -> list[dict[str, Any]]:
 
 
 def figures(path: Path) -> dict[str, Any]:
-    """The figures of a report, without the command and the checkpoint's place."""
+    """The figures of a report, without the command, the checkpoint's place, and the clocks of the heads' part."""
     report = json.loads(path.read_text(encoding="utf-8"))
-    return {key: value for key, value in report.items() if key not in ("command", "checkpoint")}
+    heads = {key: value for key, value in (report.get("heads") or {}).items() if key != "seconds"}
+    return {key: value for key, value in report.items() if key not in ("command", "checkpoint")} | {"heads": heads}
 
 
 if __name__ == "__main__":

@@ -7,7 +7,8 @@ the key minus the time of the frame, N the number of keys in reach. A frame *hea
     width       sqrt(Σ Ã (Δt - L)²), ms; median over the frames that hear
     entropy     -Σ Ã ln Ã / ln N; median over the frames that hear
     mass        Σ Ã over |Δt - m| <= 20, 40, 100 ms, m the head's median lag over the same frames; mean over those
-    lift        mass over what equal weights 1 / N on the keys in reach have there, in the same frames
+                (keys are 10 ms apart: ±20 ms holds five of them, or four where m lies between two)
+    lift        mass over what equal weights 1 / N on the keys in reach have there, in the same frames: on as many keys
     null mass   n; mean over all frames
     null AUROC  how often n of a frame without speech is larger than n of a speaking frame; equal ones count half
     selectivity ln(mean A on speech keys / mean A on other keys), over all pairs of a frame and a key in its reach;

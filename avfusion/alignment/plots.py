@@ -295,6 +295,8 @@ def _draw_heads(
 def _first_claim(words: str) -> str:
     """What is said first of a head, with the first figure behind it: there is room for that beside a map."""
     claim, bracket, figures = words.split("), ")[0].partition(" (")
+    if "), but " in words:
+        return f"{claim}, but …"  # never without its reservation
     return f"{claim} ({figures.split(',')[0].rstrip(')')})" if bracket else _shortened(claim.split(",")[0], 34)
 
 

@@ -65,7 +65,7 @@ function openScene(index) {
   $("layer").replaceChildren();
   for (let layer = 0; layer < scene.layers; layer++) $("layer").add(new Option(String(layer + 1), layer, false, layer === state.layer));
   $("layer-group").style.display = scene.layers > 1 ? "" : "none";
-  $("bright").textContent = scene.bright.toFixed(3) + " and more (square-root scale)";
+  $("bright").textContent = scene.bright.toFixed(3) + " and more (√ scale)";
   $("notes").replaceChildren();
   for (const warning of scene.warnings) element("p", "note warning", $("notes"), "! " + warning);
   if (page.left_out.length) element("p", "note", $("notes"), "Left out to keep this page small: " + page.left_out.join("; ") + ".");

@@ -8,7 +8,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-import torch
 from numpy.typing import NDArray
 
 from avfusion.alignment.capture import AlignedClip, align_tracks
@@ -365,8 +364,7 @@ def test_all_figures_of_520_scenes_and_their_intervals_take_seconds() -> None:
     for number in range(520):
         speaking = list(rng.random(75) < 0.3)
         collected.add(planted(heads, list(rng.random(75)), speaking), f"g{number}", f"r{number % 15}")
-    torch.set_num_threads(1)
-    began = time.perf_counter()
+    began = time.process_time()  # of this process: other programs do not count
     figures = collected.figures(1000)
-    assert time.perf_counter() - began < 20  # about 3 s on one free core
+    assert time.process_time() - began < 15  # about 3 s
     assert np.isfinite(figures.speaking.lag_ms[0, 0]).all()

@@ -268,10 +268,10 @@ def test_what_the_server_keeps_though_it_is_different_now_is_said_once(
     sizes = logged(tmp_path, ["old"] * 6)
     run = resumed(monkeypatch, tmp_path, next_step=6, log_bytes=sizes[2])
     assert run.rows == []
-    keeps = [line for line in capsys.readouterr().err.splitlines() if "keeps" in line]
+    keeps = [line for line in capsys.readouterr().err.splitlines() if "W&B keeps" in line]
     assert keeps == [
-        "W&B keeps its earlier rows up to its step 5, though the training goes on differently from step 3; log.jsonl has"
-        " the new ones"
+        "W&B keeps its earlier rows up to its step 5, though the training goes on differently from step 3;"
+        " log.jsonl has the new ones"
     ]
 
 
@@ -290,7 +290,7 @@ def test_rows_that_differ_in_clocks_alone_are_the_same(
     logger.log({"train/loss": 0.1, "seconds": 9.0, "train/peak_memory_mb": 8, "train/frames_per_s": 1}, 1)
     logger.close()
     assert (run.rows, rows_of(tmp_path)[0]["seconds"]) == ([], 9.0)
-    assert "keeps" not in capsys.readouterr().err
+    assert "W&B keeps" not in capsys.readouterr().err
 
 
 def test_rows_that_w_and_b_missed_are_sent_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -411,7 +411,8 @@ def test_a_mode_that_is_none_is_named(
     config.wandb.mode = mode
     RunLogger(config, tmp_path).close()
     assert capsys.readouterr().err == (
-        "W&B: off, for WANDB_MODE=bogus is no mode (expected online, offline or disabled); the numbers are in log.jsonl\n"
+        "W&B: off, for WANDB_MODE=bogus is no mode (expected online, offline or disabled);"
+        " the numbers are in log.jsonl\n"
     )
     assert asked == {}
 
