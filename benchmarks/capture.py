@@ -29,7 +29,7 @@ from einops import rearrange
 from torch import Tensor
 
 from avfusion.alignment.capture import align_tracks
-from avfusion.alignment.heads import HeadStatistics
+from avfusion.alignment.heads.collect import HeadStatistics
 from avfusion.alignment.listening import listen_to_heads
 from avfusion.config import load_config
 from avfusion.data.batching import Batch, ClipLoader

@@ -100,12 +100,12 @@ def inspect(
     options: argparse.Namespace,
 ) -> None:
     """Measures, writes into the folder, and prints the table and the paths."""
-    from avfusion.alignment.clip_figures import draw_clips
     from avfusion.alignment.inspect import choose_tracks, inspect_run
     from avfusion.alignment.inspection_files import head_words, write_inspection
+    from avfusion.alignment.pictures.write_clips import draw_clips
     from avfusion.alignment.table import as_json, as_text
-    from avfusion.alignment.viewer import write_viewer
-    from avfusion.alignment.viewer_scenes import build_scenes
+    from avfusion.alignment.viewer.page import write_viewer
+    from avfusion.alignment.viewer.scenes import build_scenes
 
     dataset = examples.dataset
     suffix = "" if split == config.data.val_split else f"-{split}"
@@ -175,7 +175,7 @@ def _joined(arguments: list[str]) -> list[str]:
 
 
 def _shifts(text: str | None) -> list[float]:
-    from avfusion.alignment.slope import SHIFTS_MS
+    from avfusion.alignment.measures.slope import SHIFTS_MS
 
     if text is None:
         return [float(shift) for shift in SHIFTS_MS]

@@ -18,7 +18,7 @@ from torch import Tensor
 from tqdm import tqdm
 
 from avfusion.alignment.listening import HeardLayer, listen_to_heads
-from avfusion.alignment.plots import ClipAlignment
+from avfusion.alignment.pictures.clip import ClipAlignment
 from avfusion.clock import AUDIO_FRAMES_PER_VIDEO_FRAME, AUDIO_HZ, VIDEO_HZ
 from avfusion.config import Config
 from avfusion.data.batching import Batch, ClipLoader, collate, group_by_length

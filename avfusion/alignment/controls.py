@@ -18,7 +18,7 @@ import torch
 from numpy.typing import NDArray
 
 from avfusion.alignment.capture import Change
-from avfusion.alignment.resampling import group_of
+from avfusion.alignment.measures.resampling import group_of
 from avfusion.clock import SAMPLE_RATE, SAMPLES_PER_VIDEO_FRAME
 from avfusion.config import Config
 from avfusion.data.augment.mixing import looped

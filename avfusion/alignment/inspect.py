@@ -14,14 +14,14 @@ from dataclasses import dataclass, field
 
 import torch
 
-from avfusion.alignment.ablation import ablate
 from avfusion.alignment.controls import CONTROLS, untrained
-from avfusion.alignment.envelope_probe import envelope_probe
-from avfusion.alignment.events import event_error
-from avfusion.alignment.heads import collect_heads
+from avfusion.alignment.heads.collect import collect_heads
 from avfusion.alignment.inspection import Inspection, ModelFindings
-from avfusion.alignment.resampling import group_of
-from avfusion.alignment.slope import SHIFTS_MS, shift_slope
+from avfusion.alignment.measures.ablation import ablate
+from avfusion.alignment.measures.envelope_probe import envelope_probe
+from avfusion.alignment.measures.events import event_error
+from avfusion.alignment.measures.resampling import group_of
+from avfusion.alignment.measures.slope import SHIFTS_MS, shift_slope
 from avfusion.alignment.verdict import TRAINED, UNTRAINED
 from avfusion.config import Config
 from avfusion.data.examples import Examples

@@ -13,13 +13,13 @@ from typing import Any
 
 import numpy as np
 
-from avfusion.alignment.ablation import Ablation
 from avfusion.alignment.columns import Floats
-from avfusion.alignment.envelope_probe import EnvelopeProbe
-from avfusion.alignment.events import EventError
-from avfusion.alignment.head_figures import FrameFigures, HeadFigures, PartFigures
-from avfusion.alignment.plots_summary import Condition
-from avfusion.alignment.slope import SlopeFit
+from avfusion.alignment.heads.figures import FrameFigures, HeadFigures, PartFigures
+from avfusion.alignment.measures.ablation import Ablation
+from avfusion.alignment.measures.envelope_probe import EnvelopeProbe
+from avfusion.alignment.measures.events import EventError
+from avfusion.alignment.measures.slope import SlopeFit
+from avfusion.alignment.pictures.summary import Condition
 from avfusion.alignment.table import HeadRow, as_json, head_rows
 from avfusion.alignment.verdict import TRAINED, UNTRAINED
 

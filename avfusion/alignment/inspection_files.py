@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from avfusion.alignment.inspection import Inspection
-from avfusion.alignment.plots import save_figure
-from avfusion.alignment.plots_controls import ablation_figure, slope_figure
-from avfusion.alignment.plots_history import history_figure, read_history
-from avfusion.alignment.plots_summary import summary_figure
+from avfusion.alignment.pictures.clip import save_figure
+from avfusion.alignment.pictures.controls import ablation_figure, slope_figure
+from avfusion.alignment.pictures.history import history_figure, read_history
+from avfusion.alignment.pictures.summary import summary_figure
 from avfusion.alignment.table import as_csv, as_markdown
 from avfusion.alignment.verdict import TRAINED
 from avfusion.files import whole_text_file

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from avfusion.alignment.capture import pick_examples
-from avfusion.alignment.plots import ClipAlignment
+from avfusion.alignment.pictures.clip import ClipAlignment
 from avfusion.alignment.statistics import alignment_statistics, median_over
 from avfusion.tracks import FaceTrack
 

@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from avfusion.alignment.columns import NOTHING, Measured, number_text
-from avfusion.alignment.plots import MOSTLY_NULL
+from avfusion.alignment.pictures.clip import MOSTLY_NULL
 
 TRAINED, UNTRAINED = "trained", "untrained"
 FOLLOWS = "follows the sound"

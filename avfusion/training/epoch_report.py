@@ -16,8 +16,8 @@ import torch
 from numpy.typing import NDArray
 
 from avfusion.alignment.capture import capture_clip
-from avfusion.alignment.overview import DPI, overview_figure
-from avfusion.alignment.plots import ClipAlignment, save_figure
+from avfusion.alignment.pictures.clip import ClipAlignment, save_figure
+from avfusion.alignment.pictures.overview import DPI, overview_figure
 from avfusion.alignment.probe import pick_probes, probe_numbers
 from avfusion.config import Config
 from avfusion.data.examples import Examples

@@ -12,8 +12,8 @@ import torch
 from avfusion.alignment.inspect import choose_tracks, inspect_run
 from avfusion.alignment.inspection_files import head_words, write_inspection
 from avfusion.alignment.table import HeadRow
-from avfusion.alignment.viewer import write_viewer
-from avfusion.alignment.viewer_scenes import build_scenes
+from avfusion.alignment.viewer.page import write_viewer
+from avfusion.alignment.viewer.scenes import build_scenes
 from avfusion.config import Config
 from avfusion.data.examples import Examples
 from avfusion.errors import AvfusionError

@@ -21,7 +21,7 @@ import torch
 from numpy.typing import NDArray
 
 import avfusion
-from avfusion.alignment.clip_figures import draw_clips
+from avfusion.alignment.pictures.write_clips import draw_clips
 from avfusion.alignment.table import wandb_columns, wandb_rows
 from avfusion.checkpoint import model_of, read_checkpoint
 from avfusion.config import Config

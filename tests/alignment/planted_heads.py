@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from avfusion.alignment.columns import Measured
-from avfusion.alignment.plots_summary import Condition
-from avfusion.alignment.slope import SlopeFit
+from avfusion.alignment.measures.slope import SlopeFit
+from avfusion.alignment.pictures.summary import Condition
 
 LAGS_S = np.arange(-50, 51) / 100
 SHIFTS_MS = np.arange(-200.0, 201.0, 40.0)

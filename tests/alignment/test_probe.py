@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from avfusion.alignment.overview import DPI, overview_figure
-from avfusion.alignment.plots import ClipAlignment, save_figure
+from avfusion.alignment.pictures.clip import ClipAlignment, save_figure
+from avfusion.alignment.pictures.overview import DPI, overview_figure
 from avfusion.alignment.probe import pick_probes, probe_numbers
 from avfusion.tracks import FaceTrack
 

@@ -1,0 +1,1 @@
+"""What each head does over a whole dataset, with intervals over scenes."""

@@ -1,0 +1,1 @@
+"""What is measured by changing something: moved sound, heads left out, true times, two voices."""

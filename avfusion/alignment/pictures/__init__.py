@@ -1,0 +1,1 @@
+"""Pictures of alignments: clips, heads, controls, history."""
