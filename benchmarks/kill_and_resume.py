@@ -2,10 +2,10 @@
 
 python benchmarks/kill_and_resume.py OUT [--kills 20] [--twice 0.3] [--section.key=value ...]
 
-Each run is killed with SIGKILL after a drawn share of the unbroken run's time (some are killed twice) and resumed to
-its end. Compared bit for bit: weights, averaged weights, optimiser, scaler, random states, progress and best score of
-``last.pt`` and ``best.pt``; every row of ``log.jsonl`` but for clocks and memory; ``scores/val.csv``; the figures of
-``report.json``. Exit code 1 if any of them differs.
+Each run is killed with SIGKILL, some twice, and resumed to its end: at any moment of its life, at a moment between its
+first checkpoint and its end, or while a checkpoint is being written, as drawn. Compared bit for bit: weights, averaged
+weights, optimiser, scaler, random states, progress and best score of ``last.pt`` and ``best.pt``; every row of
+``log.jsonl`` but for clocks and memory; ``scores/val.csv``; the figures of ``report.json``. Exit code 1 if any differs.
 """
 
 from __future__ import annotations
@@ -51,16 +51,25 @@ def main() -> None:
     settings = [*SHORT, *overrides]
     whole = options.out / "whole"
     began = time.monotonic()
-    finish(train(settings, whole))
+    process = train(settings, whole)
+    wait_for_checkpoint(process, whole)
+    until_first_s = time.monotonic() - began
+    finish(process)
     whole_s = time.monotonic() - began
-    print(f"unbroken: {whole_s:.1f} s, {state_of(whole)}")
+    print(f"unbroken: {whole_s:.1f} s, the first checkpoint after {until_first_s:.1f} s; {state_of(whole)}")
     rng, differing = np.random.default_rng(options.seed), 0
     for number in range(options.kills):
         run = options.out / f"killed-{number}"
         moments = []
         for _ in range(1 + int(rng.random() < options.twice)):
             process = train(settings, run) if not moments else resume(run)
-            moments.append(kill_after(process, float(rng.uniform(0.3, 1.0)) * whole_s, run))
+            how = str(rng.choice(["any time", "in training", "in a save"], p=[0.2, 0.5, 0.3]))
+            if how == "any time":
+                pause_s = float(rng.uniform(0, whole_s))
+            else:
+                wait_for_checkpoint(process, run)
+                pause_s = float(rng.uniform(0, whole_s - until_first_s))
+            moments.append(f"{how}: {kill_after(process, pause_s, run, in_save=how == 'in a save')}")
         finish(resume(run) if (run / "config.yaml").is_file() else train(settings, run))
         found = differences(whole, run)
         differing += bool(found)
@@ -95,16 +104,32 @@ def finish(process: subprocess.Popen[bytes]) -> None:
         raise AvfusionError(f"train.py ended with {process.returncode}: {said.decode(errors='replace')[-2000:]}")
 
 
-def kill_after(process: subprocess.Popen[bytes], seconds: float, run: Path) -> str:
-    """Kills a training with all its children, and says where it stood."""
+def wait_for_checkpoint(process: subprocess.Popen[bytes], run: Path) -> None:
+    """Waits until a run has something to go on from, or the process has ended."""
+    while process.poll() is None and not has_checkpoint(run):
+        time.sleep(0.002)
+
+
+def has_checkpoint(run: Path) -> bool:
+    """Whether a run has something to go on from."""
+    return any((run / "checkpoints" / name).is_file() for name in ("last.pt", "previous.pt"))
+
+
+def kill_after(process: subprocess.Popen[bytes], seconds: float, run: Path, *, in_save: bool) -> str:
+    """Kills a training with all its children after a while, on demand once a save has begun; says where it stood."""
+
+    def saving() -> bool:
+        return any((run / "checkpoints").glob("*.part"))
+
     with contextlib.suppress(subprocess.TimeoutExpired):
         process.wait(seconds)
-    saving = any((run / "checkpoints").glob("*.part")) if run.is_dir() else False
-    over = process.poll() is not None
+    while in_save and process.poll() is None and not saving():
+        time.sleep(0.0005)
+    over, half = process.poll() is not None, saving()
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     process.communicate()
-    return f"{seconds:.1f} s: {'already at its end' if over else state_of(run)}{' (a save begun)' if saving else ''}"
+    return "at its end" if over else f"{state_of(run)}{' + a save begun' if half or saving() else ''}"
 
 
 def state_of(run: Path) -> str:

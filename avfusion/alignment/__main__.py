@@ -9,11 +9,12 @@ how to read them.
 from __future__ import annotations
 
 import argparse
+import math
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from avfusion.errors import CommandParser, UsageError, run_command, split_overrides
+from avfusion.errors import AvfusionError, CommandParser, UsageError, run_command, split_overrides
 
 if TYPE_CHECKING:
     import torch
@@ -44,12 +45,15 @@ def parse(arguments: list[str]) -> tuple[argparse.Namespace, list[str]]:
                         " may be given again (default: one of each role drawn, a few shown)")  # fmt: skip
     parser.add_argument("--shifts", metavar="MS,MS", help="by how much the sound is moved (default: -200,-160,..,200)")
     parser.add_argument("--no-viewer", action="store_true", help="write no viewer.html")
-    parser.add_argument("--viewer-mb", type=float, default=15.0, help="largest size of viewer.html (default: 15)")
+    parser.add_argument("--viewer-mb", type=float, default=15.0, metavar="MB",
+                        help="largest size of viewer.html (default: 15; 0: none)")  # fmt: skip
     parser.add_argument("--vector", action="store_true", help="write pictures as SVG and PDF too")
     overrides, rest = split_overrides(_joined(arguments))
     options = parser.parse_args(rest)
     if options.tracks is not None and options.tracks < 1:
         raise UsageError(f"--tracks={options.tracks}: expected 1 or more")
+    if not (math.isfinite(options.viewer_mb) and options.viewer_mb >= 0):
+        raise UsageError(f"--viewer-mb={options.viewer_mb:g}: expected a size in MB above 0, or 0 for no page")
     options.shifts = _shifts(options.shifts)
     return options, overrides
 
@@ -99,9 +103,13 @@ def inspect(
     clips: list[int],
     options: argparse.Namespace,
 ) -> None:
-    """Measures, writes into the folder, and prints the table and the paths."""
+    """Measures, writes into the folder, and prints the table and the paths; the page comes last.
+
+    A page that cannot be made as small as it shall be is said and left out: the rest stands, and so the command has
+    not failed.
+    """
     from avfusion.alignment.inspect import choose_tracks, inspect_run
-    from avfusion.alignment.inspection_files import head_words, write_inspection
+    from avfusion.alignment.inspection_files import PAGE, head_words, write_inspection
     from avfusion.alignment.pictures.write_clips import draw_clips
     from avfusion.alignment.table import as_json, as_text
     from avfusion.alignment.viewer.page import write_viewer
@@ -115,8 +123,9 @@ def inspect(
     except OSError as error:
         raise UsageError(f"{folder}: cannot be made ({error.strerror}); give another folder with --out") from error
     model.to(device)
+    measured = choose_tracks(dataset.tracks, options.tracks)
     inspection = inspect_run(
-        model, examples, config, device, tracks=choose_tracks(dataset.tracks, options.tracks),
+        model, examples, config, device, tracks=measured,
         shifts_ms=options.shifts, resamples=config.report.bootstrap, say=tell,
     )  # fmt: skip
     tell("pictures")
@@ -124,19 +133,26 @@ def inspect(
         inspection, folder, f"{dataset.name} / {split}", options.run / "log.jsonl", vector=options.vector
     )
     words = head_words(inspection)
-    drawn = draw_clips(model, examples, config, device, folder, clips, words=words[-1], vector=options.vector)
-    viewers = []
-    if not options.no_viewer:
-        tell("viewer")
-        scenes = build_scenes(model, examples, config, device, clips or None, words=words)
-        viewers.append(folder / "viewer.html")
-        write_viewer(viewers[-1], scenes, title=options.run.resolve().name, max_mb=options.viewer_mb)
+    drawn = draw_clips(
+        model, examples, config, device, folder, clips, among=measured, words=words[-1], vector=options.vector
+    )
     print(as_text(as_json(inspection.rows)))
     print(f"\n{inspection.num_tracks} of {inspection.of_tracks} labelled tracks, {inspection.num_groups} groups")
     for note in inspection.notes:
         print(f"not measured: {note}")
-    for path in [*files.tables, *files.pictures, *files.vectors, *drawn, *viewers]:
-        print(f"  {path}")
+    for path in [*files.tables, *files.pictures, *files.vectors, *drawn]:
+        print(f"  {path}", flush=True)
+    if options.no_viewer or options.viewer_mb == 0:
+        return
+    tell("viewer")
+    scenes = build_scenes(model, examples, config, device, clips or None, words=words)
+    page = folder / PAGE
+    try:
+        write_viewer(page, scenes, title=options.run.resolve().name, max_mb=options.viewer_mb)
+    except AvfusionError as error:
+        tell(f"no page of scenes: {error} (--viewer-mb)")
+        return
+    print(f"  {page}")
 
 
 def named_tracks(examples: Examples, names: list[str]) -> list[int]:
@@ -183,7 +199,7 @@ def _shifts(text: str | None) -> list[float]:
         shifts = sorted({float(part) for part in text.split(",")})
     except ValueError:
         shifts = []
-    if len(shifts) < 2 or max(map(abs, shifts)) > 1000:
+    if len(shifts) < 2 or not all(abs(shift) <= 1000 for shift in shifts):  # of "nan" nothing is true
         raise UsageError(
             f"--shifts={text}: expected two or more different numbers of ms up to ±1000, such as -200,0,200"
         )

@@ -1,7 +1,7 @@
 """The figures of a head by name: what each column of ``heads.csv`` means, in which unit and with how many digits.
 
 A figure is a value with its 95 % interval (bootstrap over groups of tracks). NaN stands for "not measured": no event
-times, no speech, no interval because there are fewer than two groups. Shapes: ``L`` fusion layers, ``H`` heads;
+times, no speech, no interval because there are fewer than ten groups. Shapes: ``L`` fusion layers, ``H`` heads;
 ``(L, H, 3)`` arrays hold value, low and high.
 
 Source: DESIGN section 8, "Per head".
@@ -42,6 +42,10 @@ class Measured:
         """The whole interval is above the bound; False without an interval."""
         return self.has_interval and self.low > bound
 
+    def below(self, bound: float) -> bool:
+        """The whole interval is below the bound; False without an interval."""
+        return self.has_interval and self.high < bound
+
     def within(self, low: float, high: float) -> bool:
         """The whole interval is inside ``low..high``, ends included; False without an interval."""
         return self.has_interval and self.low >= low and self.high <= high
@@ -68,7 +72,10 @@ COLUMNS: dict[str, Column] = {
     "delta_ap_only": Column("", 3, "the same with every other head of the model silenced"),
     "event_mae_ms": Column("ms", 0, "mean absolute error of the lag at sounds whose time is exactly known"),
     "event_constant_ms": Column("ms", 0, "the same error of one constant lag, the head's own median"),
-    "event_gain_ms": Column("ms", 0, "how much smaller the head's error is than the constant's"),
+    "event_best_ms": Column("ms", 0, "the same error of the best constant lag, the median of the true ones"),
+    "event_gain_ms": Column(
+        "ms", 0, "how much smaller the head's error is than the better one of these two constants'"
+    ),
     "event_within_20": Column("", 2, "share of these sounds met within ±20 ms"),
     "event_within_40": Column("", 2, "within ±40 ms"),
     "event_within_100": Column("", 2, "within ±100 ms"),
@@ -85,7 +92,9 @@ COLUMNS: dict[str, Column] = {
     "lift_100": Column("", 2, "±100 ms"),
     "null_speaking": Column("", 2, "attention on the null key in speaking frames"),
     "null_silent": Column("", 2, "in the other frames"),
-    "null_off_screen": Column("", 2, "in frames with a voice that is not the face's"),
+    "null_off_screen": Column(
+        "", 2, "in silent frames of the roles off_screen, still_face, moving_face: another's voice"
+    ),
     "null_auroc": Column("", 2, "how well the null mass alone tells frames that do not speak"),
     "selectivity": Column("", 2, "ln(mean weight on speech / mean weight on other sound)"),
     "redundancy": Column("nats", 2, "Jensen-Shannon divergence from the most similar head of the layer; 0: the same"),

@@ -12,23 +12,27 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+import numpy as np
 import torch
 
 from avfusion.alignment.controls import CONTROLS, untrained
 from avfusion.alignment.heads.collect import collect_heads
 from avfusion.alignment.inspection import Inspection, ModelFindings
 from avfusion.alignment.measures.ablation import ablate
-from avfusion.alignment.measures.envelope_probe import envelope_probe
+from avfusion.alignment.measures.envelope_probe import FEWEST_GROUPS, envelope_probe
 from avfusion.alignment.measures.events import event_error
 from avfusion.alignment.measures.resampling import group_of
-from avfusion.alignment.measures.slope import SHIFTS_MS, shift_slope
-from avfusion.alignment.verdict import TRAINED, UNTRAINED
+from avfusion.alignment.measures.slope import SHIFTS_MS, SlopeFit, margin_seconds, shift_slope
+from avfusion.alignment.verdict import MIN_GROUPS, TRAINED, UNTRAINED
+from avfusion.alignment.viewer.scenes import model_warnings
 from avfusion.config import Config
 from avfusion.data.examples import Examples
 from avfusion.errors import AvfusionError, UsageError
 from avfusion.models import ActiveSpeakerDetector
 from avfusion.models.head_edit import grid_of_heads
 from avfusion.tracks import FaceTrack
+
+FIRST_ROLES = ("solo", "overlap")
 
 
 def inspect_run(
@@ -75,29 +79,47 @@ def inspect_run(
             found = findings[name] = ModelFindings(collected.figures(resamples))
         with stages(f"{name}: sound moved"):
             found.slope = shift_slope(*what, shifts_ms=shifts_ms, resamples=resamples)
+            stages.notes += _slope_notes(name, found.slope, shifts_ms, config)
         with stages(f"{name}: heads left out"):
             found.ablation = ablate(*what, resamples=resamples)
         with stages(f"{name}: true times"):
             found.events = event_error(*what, resamples=resamples)
+            if found.events is None:
+                stages.note("true times: of no voice of these tracks is it known exactly when it makes a sound")
         with stages(f"{name}: overlapping voices"):
             found.probe = envelope_probe(*what, resamples=resamples)
+            if found.probe is None:
+                stages.note(
+                    f"overlapping voices: fewer than {FEWEST_GROUPS} groups of these tracks hold a voice known exactly "
+                    "beside another one"
+                )
     for name, control in CONTROLS.items():
         label = f"control: {name.replace('_', ' ')}"
         with stages(label):
             of_control = collect_heads(model, examples, config, device, chosen, change=control(examples), label=label)
             findings[name] = ModelFindings(of_control.figures(resamples))
+    num_groups = len({group_of(all_tracks[index]) for index in chosen})
+    if num_groups < MIN_GROUPS:
+        stages.note(f"intervals: {num_groups} groups of tracks, claims need {MIN_GROUPS}; take more tracks")
+    missing = {track.role for track in all_tracks if track.labelled} - {all_tracks[index].role for index in chosen}
+    if missing:
+        stages.note(f"roles {', '.join(sorted(missing))}: none of the {len(chosen)} tracks; take more tracks")
     return Inspection(
         findings,
         num_tracks=len(chosen),
-        num_groups=len({group_of(all_tracks[index]) for index in chosen}),
+        num_groups=num_groups,
         of_tracks=sum(track.labelled for track in all_tracks),
         notes=stages.notes,
+        warnings=model_warnings(config),
         seconds=stages.seconds,
     )
 
 
 def choose_tracks(tracks: Sequence[FaceTrack], limit: int | None) -> list[int] | None:
     """At most ``limit`` labelled tracks that stand for all: of each role as many, spread evenly over its tracks.
+
+    Where there are fewer than roles, those that speak come first, above all ``solo`` and ``overlap``: without speech
+    hardly anything can be measured. For the same reason a role's only track is one that speaks.
 
     Returns:
         Indices in the dataset's order; None, which stands for all tracks, where there are no more than that.
@@ -108,13 +130,28 @@ def choose_tracks(tracks: Sequence[FaceTrack], limit: int | None) -> list[int] |
     by_role: dict[str, list[int]] = {}
     for index in labelled:
         by_role.setdefault(tracks[index].role, []).append(index)
+    talking = {role: [i for i in of_role if tracks[i].speaking.any()] for role, of_role in by_role.items()}
+    in_turn = sorted(by_role, key=lambda role: (not talking[role], *(role != first for first in FIRST_ROLES), role))
     quota = dict.fromkeys(by_role, 0)
     while sum(quota.values()) < limit:
-        for role in sorted(by_role):
+        for role in in_turn:
             if quota[role] < len(by_role[role]) and sum(quota.values()) < limit:
                 quota[role] += 1
-    chosen = [of_role[n * len(of_role) // quota[role]] for role, of_role in by_role.items() for n in range(quota[role])]
+    alone = {role: talking[role] for role in by_role if quota[role] == 1 and talking[role]}
+    held = by_role | alone
+    chosen = [of_role[n * len(of_role) // quota[role]] for role, of_role in held.items() for n in range(quota[role])]
     return sorted(chosen)
+
+
+def _slope_notes(name: str, fit: SlopeFit, shifts_ms: Sequence[float], config: Config) -> list[str]:
+    """Why a slope was not measured."""
+    label = f"{name}: sound moved"
+    if not fit.num_frames:
+        margin_s = margin_seconds(shifts_ms, config)
+        return [f"{label}: no speaking frame is {margin_s:g} s away from both ends of its track; give smaller --shifts"]
+    deaf = [f"{layer + 1}.{head + 1}" for layer, head in np.argwhere(np.isnan(fit.slope[..., 0]))]
+    why = "in none of the frames that count something is heard at every shift"
+    return [f"{label}: head {', '.join(deaf)}: {why}"] if deaf else []
 
 
 @dataclass
@@ -125,6 +162,11 @@ class _Stages:
     total: int
     notes: list[str] = field(default_factory=list)
     seconds: dict[str, float] = field(default_factory=dict)
+
+    def note(self, text: str) -> None:
+        """Notes something, once."""
+        if text not in self.notes:
+            self.notes.append(text)
 
     @contextmanager
     def __call__(self, label: str, *, needed: bool = False) -> Iterator[None]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 import numpy as np
@@ -21,7 +21,7 @@ from avfusion.alignment.measures.events import EventError
 from avfusion.alignment.measures.slope import SlopeFit
 from avfusion.alignment.pictures.summary import Condition
 from avfusion.alignment.table import HeadRow, as_json, head_rows
-from avfusion.alignment.verdict import TRAINED, UNTRAINED
+from avfusion.alignment.verdict import MIN_GROUPS, TRAINED, UNTRAINED
 
 STRIP_NAMES = {
     "other_sound": "other sound",
@@ -42,20 +42,41 @@ class ModelFindings:
     probe: EnvelopeProbe | None = None
 
     def measures(self) -> dict[str, Floats]:
-        """All figures by column, ``(L, H, 3)`` each."""
-        found: dict[str, Floats] = dict(self.figures.measures())
+        """All figures by column, ``(L, H, 3)`` each; without intervals where they would be over few groups."""
+        groups = self.figures.groups()
+        found = {name: _sure(array, groups[name]) for name, array in self.figures.measures().items()}
         if self.slope is not None:
-            found.update(slope=self.slope.slope, slope_r2=self.slope.r2, intercept_ms=self.slope.intercept_ms)
+            fit = sure_fit(self.slope)
+            found.update(slope=fit.slope, slope_r2=fit.r2, intercept_ms=fit.intercept_ms)
         if self.ablation is not None:
-            found.update({f"delta_ap_{kind}": getattr(self.ablation, kind) for kind in ("zero", "uniform", "only")})
+            for kind in ("zero", "uniform", "only"):
+                found[f"delta_ap_{kind}"] = _sure(getattr(self.ablation, kind), self.ablation.num_groups)
         if self.events is not None:
             mean = self.events.mean
-            found.update(event_mae_ms=mean.mae_ms, event_constant_ms=mean.constant_mae_ms, event_gain_ms=mean.gain_ms)
-            found.update({f"event_within_{limit}": share for limit, share in mean.within.items()})
-            found["peak_mae_ms"] = self.events.peak.mae_ms
+            of_events = {"event_mae_ms": mean.mae_ms, "event_constant_ms": mean.constant_mae_ms}
+            of_events |= {"event_best_ms": mean.best_mae_ms, "event_gain_ms": mean.gain_ms}
+            of_events |= {f"event_within_{limit}": share for limit, share in mean.within.items()}
+            of_events["peak_mae_ms"] = self.events.peak.mae_ms
+            found.update({name: _sure(array, self.events.num_groups) for name, array in of_events.items()})
         if self.probe is not None:
-            found.update(probe_target_r2=self.probe.target, probe_interferer_r2=self.probe.interferer)
-            found["probe_difference"] = self.probe.difference
+            probe = self.probe
+            of_probe = {"target_r2": probe.target, "interferer_r2": probe.interferer, "difference": probe.difference}
+            found.update({f"probe_{name}": _sure(array, probe.num_groups) for name, array in of_probe.items()})
+        return found
+
+    def basis(self) -> list[str]:
+        """How much stands behind the figures of a model, a line for each kind of them."""
+        found = []
+        if self.slope is not None:
+            fit = self.slope
+            found.append(f"slope: {fit.num_frames} frames of {fit.num_tracks} tracks, {fit.num_groups} groups")
+        if self.ablation is not None:
+            found.append(f"ΔAP: {self.ablation.num_frames} frames, {self.ablation.num_groups} groups")
+        if self.events is not None:
+            events = self.events
+            found.append(
+                f"true times: {events.num_events} sounds of {events.num_tracks} tracks, {events.num_groups} groups"
+            )
         return found
 
 
@@ -69,6 +90,7 @@ class Inspection:
         num_groups: groups they come from, over which the intervals are.
         of_tracks: labelled tracks of the split.
         notes: what could not be measured, and why.
+        warnings: what to know of the model before anything is read out of its figures.
         seconds: how long each stage took.
     """
 
@@ -77,6 +99,7 @@ class Inspection:
     num_groups: int
     of_tracks: int
     notes: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
     seconds: dict[str, float] = field(default_factory=dict)
 
     @property
@@ -86,8 +109,8 @@ class Inspection:
 
     @property
     def slopes(self) -> dict[str, SlopeFit]:
-        """Of the models that have one."""
-        return {name: found.slope for name, found in self.findings.items() if found.slope is not None}
+        """Of the models that have one; without intervals where they would be over few groups."""
+        return {name: sure_fit(found.slope) for name, found in self.findings.items() if found.slope is not None}
 
     @property
     def conditions(self) -> list[Condition]:
@@ -104,6 +127,19 @@ class Inspection:
         """``(W,)`` of the strips."""
         return np.asarray(self.findings[TRAINED].figures.map_lag_ms / 1000)
 
+    @property
+    def remarks(self) -> list[str]:
+        """What stands below the table: warnings, what the figures are over, what was not measured."""
+        trained = self.findings[TRAINED].basis()
+        over = [f"{TRAINED}, {line}" for line in trained]
+        if UNTRAINED in self.findings and (plain := self.findings[UNTRAINED].basis()) != trained:
+            over += [f"{UNTRAINED}, {line}" for line in plain]
+        return [
+            *(f"! {warning}" for warning in self.warnings),
+            *over,
+            *(f"not measured: {note}" for note in self.notes),
+        ]
+
     def summary(self) -> dict[str, Any]:
         """What ``report.json`` keeps: counts, notes, AP of the whole model, and the rows."""
         ablation = self.findings[TRAINED].ablation
@@ -114,6 +150,8 @@ class Inspection:
             "average_precision": None if ablation is None else _listed(ablation.base_ap),
             "without_any_head": None if ablation is None else _listed(ablation.none),
             "notes": self.notes,
+            "warnings": self.warnings,
+            "basis": self.findings[TRAINED].basis(),
             "seconds": {stage: round(seconds, 1) for stage, seconds in self.seconds.items()},
             "rows": as_json(self.rows),
         }
@@ -148,6 +186,19 @@ class Inspection:
                 }  # fmt: skip
             more[name] = of_model
         return {**self.summary(), "models": more}
+
+
+def sure_fit(fit: SlopeFit) -> SlopeFit:
+    """A fit without intervals where they would be over fewer than :data:`MIN_GROUPS` groups."""
+    lag, slope, intercept, r2 = (_sure(a, fit.num_groups) for a in (fit.lag_ms, fit.slope, fit.intercept_ms, fit.r2))
+    return replace(fit, lag_ms=lag, slope=slope, intercept_ms=intercept, r2=r2)
+
+
+def _sure(estimate: Floats, num_groups: int) -> Floats:
+    """``(..., 3)`` estimates, without intervals where they would be over too few groups."""
+    if num_groups >= MIN_GROUPS:
+        return estimate
+    return np.concatenate([estimate[..., :1], np.full_like(estimate[..., 1:], np.nan)], axis=-1)
 
 
 def _strip(name: str, figures: HeadFigures, speaking: bool) -> Condition:

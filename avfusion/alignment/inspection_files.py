@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 DPI = 150
 VECTOR = (".svg", ".pdf")
+PICTURES = ("summary", "slopes", "ablation", "history")
+PAGE = "viewer.html"
 
 
 @dataclass(frozen=True)
@@ -41,6 +43,8 @@ def write_inspection(
 ) -> InspectionFiles:
     """Writes tables and pictures.
 
+    Pictures and a page of an earlier inspection are removed first: beside new tables they would pass for theirs.
+
     Args:
         inspection: what was found.
         folder: where to; made if it is not there.
@@ -48,23 +52,28 @@ def write_inspection(
         log: the run's ``log.jsonl``, for the history; None, or one without figures of heads: no history.
         vector: also write every picture as SVG and PDF.
     """
+    for name in [PAGE, *(f"{name}{suffix}" for name in PICTURES for suffix in (".png", *VECTOR))]:
+        (folder / name).unlink(missing_ok=True)
     rows = inspection.rows
     texts = {
         "heads.csv": as_csv(rows),
         "heads.json": json.dumps(inspection.to_dict(), indent=1, allow_nan=False) + "\n",
-        "heads.md": as_markdown(rows),
+        "heads.md": as_markdown(rows, inspection.remarks),
     }
     for name, text in texts.items():
         with whole_text_file(folder / name) as file:
             file.write(text)
     figures: dict[str, Figure] = {
-        "summary": summary_figure(inspection.conditions, inspection.lags_s, f"{title}: attention on average")
+        "summary": summary_figure(
+            inspection.conditions, inspection.lags_s, f"{title}: attention on average", inspection.warnings
+        )
     }
     if inspection.slopes:
-        figures["slopes"] = slope_figure(inspection.slopes, f"{title}: sound moved")
+        figures["slopes"] = slope_figure(inspection.slopes, f"{title}: sound moved", inspection.warnings)
     ablation = inspection.findings[TRAINED].ablation
     if ablation is not None:
-        figures["ablation"] = ablation_figure(rows, f"{title}: AP {ablation.base_ap[0]:.3f}, heads left out")
+        named = f"{title}: AP {ablation.base_ap[0]:.3f}, heads left out"
+        figures["ablation"] = ablation_figure(rows, named, inspection.warnings)
     history = read_history(log) if log is not None else {}
     if history:
         figures["history"] = history_figure(history, "heads of the last layer while training")

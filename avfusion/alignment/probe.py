@@ -46,12 +46,13 @@ def pick_probes(tracks: Sequence[FaceTrack], count: int = NUM_PROBES) -> list[in
     return chosen
 
 
-def probe_numbers(clips: Sequence[ClipAlignment], window_s: float | None) -> dict[str, float]:
+def probe_numbers(clips: Sequence[ClipAlignment], window_s: float | None, *, null_key: bool = True) -> dict[str, float]:
     """What each head of the layer does, over the frames of all clips together.
 
     Args:
         clips: alignments of one model.
         window_s: the model's attention window, with which the entropy is compared; None: none.
+        null_key: the model has one; without one there are no null masses.
 
     Returns:
         For head ``k`` from 1: ``head<k>_lag_ms``, ``_width_ms`` and ``_entropy``, medians over the speaking frames that
@@ -67,7 +68,7 @@ def probe_numbers(clips: Sequence[ClipAlignment], window_s: float | None) -> dic
         name: median_over(np.concatenate([getattr(one, name) for one in described], axis=1), speaking)
         for name in ("lag_ms", "width_ms", "entropy")
     }
-    for name, frames in (("null_mass", speaking), ("null_mass_silent", ~speaking)):
+    for name, frames in (("null_mass", speaking), ("null_mass_silent", ~speaking)) if null_key else ():
         found[name] = null_mass[:, frames].mean(axis=1) if frames.any() else np.full(len(null_mass), np.nan)
     return {
         f"head{head + 1}_{name}": float(values[head])

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from avfusion.clock import AUDIO_HZ, VIDEO_HZ
+from avfusion.models.window import TOLERANCE_S
 
 Floats = NDArray[np.float64]
 
@@ -78,11 +79,11 @@ def alignment_statistics(
 
 
 def in_reach(lag_s: Floats, window_s: float | None) -> NDArray[np.bool_]:
-    """Which lags lie within the window; all of them where there is none.
+    """Which lags lie within the window, by the model's own rule; all of them where there is none.
 
-    Half a sample of slack, so that a window of 0.5 s holds the key at 0.5 s whatever its last binary digit.
+    To a microsecond, so that a window of 0.5 s holds the key at 0.5 s whatever its last binary digit.
     """
-    return np.abs(lag_s) <= (np.inf if window_s is None else window_s + 0.5 / AUDIO_HZ)
+    return np.abs(lag_s) <= (np.inf if window_s is None else window_s + TOLERANCE_S)
 
 
 def describe(

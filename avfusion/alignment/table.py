@@ -135,12 +135,14 @@ def tables(rows: Sequence[dict[str, Any]]) -> list[Table]:
     return found
 
 
-def as_markdown(rows: Sequence[HeadRow]) -> str:
-    """The content of ``heads.md``."""
+def as_markdown(rows: Sequence[HeadRow], remarks: Sequence[str] = ()) -> str:
+    """The content of ``heads.md``: the tables, and below them what is to be known of their figures."""
     parts = []
     for title, header, body in tables(as_json(rows)):
         lines = [f"## {title}", "", _line(header), _line(["---"] * len(header)), *(_line(cells) for cells in body)]
         parts.append("\n".join(lines))
+    if remarks:
+        parts.append("\n".join(f"- {remark}" for remark in remarks))
     return "\n\n".join(parts) + "\n"
 
 
@@ -156,7 +158,7 @@ def as_text(rows: Sequence[dict[str, Any]]) -> str:
 
 
 WANDB_FIGURES = (
-    *("slope", "slope_r2", "delta_ap_zero", "delta_ap_uniform", "delta_ap_only", "event_mae_ms", "event_constant_ms"),
+    *("slope", "slope_r2", "delta_ap_zero", "delta_ap_uniform", "delta_ap_only", "event_mae_ms", "event_best_ms"),
     *("lag_ms", "width_ms", "entropy", "mass_100", "lift_100", "null_speaking", "null_silent", "null_auroc"),
     *("selectivity", "redundancy", "probe_difference"),
 )
@@ -183,14 +185,14 @@ def _figures_of(measures: Measures, layer: int, head: int) -> dict[str, Measured
 
 
 def _main_cells(row: dict[str, Any]) -> list[str]:
-    """Slope, R², ΔAP, error at true times beside the constant's, lag, width, null masses."""
+    """Slope, R², ΔAP, error at true times beside the best constant's, lag, width, null masses."""
     figures = {name: _measured(row, name) for name in COLUMNS}
-    error, constant = (text_of(name, figures[name]) for name in ("event_mae_ms", "event_constant_ms"))
+    error, constant = (text_of(name, figures[name]) for name in ("event_mae_ms", "event_best_ms"))
     return [
         _with_interval("slope", figures["slope"]),
         text_of("slope_r2", figures["slope_r2"]),
         _with_interval("delta_ap_zero", figures["delta_ap_zero"], signed=True),
-        "-" if error == "-" else f"{error} ms (constant lag {constant})",
+        "-" if error == "-" else f"{error} ms (best constant lag {constant})",
         _milliseconds(figures["lag_ms"], signed=True),
         _milliseconds(figures["width_ms"]),
         *(_share(figures[name]) for name in ("null_speaking", "null_silent")),

@@ -89,7 +89,8 @@ class EpochReport:
             of_role = Ranking(self._speaking[role.kept], pooled[role.kept])
             numbers[f"val_role/ap_{role.role}"] = of_role.average_precision()
         clips = [capture_clip(model, self._examples, track, self._config, self._device) for track in self._probes]
-        for name, value in probe_numbers(clips, self._config.model.fusion.window_s).items():
+        fusion = self._config.model.fusion
+        for name, value in probe_numbers(clips, fusion.window_s, null_key=fusion.null_key).items():
             numbers[f"align/{name}"] = value
         numbers = {key: value for key, value in numbers.items() if math.isfinite(value)}
         if self._every and (self._epochs - epoch) % self._every == 0:  # the last one is among them

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import sys
+import traceback
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -10,14 +12,16 @@ from typing import Any
 import torch
 
 from avfusion.alignment.inspect import choose_tracks, inspect_run
-from avfusion.alignment.inspection_files import head_words, write_inspection
+from avfusion.alignment.inspection_files import PAGE, head_words, write_inspection
 from avfusion.alignment.table import HeadRow
 from avfusion.alignment.viewer.page import write_viewer
 from avfusion.alignment.viewer.scenes import build_scenes
 from avfusion.config import Config
 from avfusion.data.examples import Examples
-from avfusion.errors import AvfusionError
+from avfusion.errors import AvfusionError, one_line
 from avfusion.models import ActiveSpeakerDetector
+
+FAULTS = (Exception, KeyboardInterrupt)  # none of them may cost the report of a finished training
 
 
 @dataclass(frozen=True)
@@ -41,6 +45,11 @@ class HeadReport:
     words: list[str] = field(default_factory=list)
 
     @property
+    def shown(self) -> list[Path]:
+        """What the report links to: the page, and the table with every figure."""
+        return [*([self.page] if self.page else []), *(path for path in self.tables if path.suffix == ".csv")]
+
+    @property
     def paths(self) -> list[Path]:
         """All files."""
         return [*self.tables, *self.pictures, *([self.page] if self.page else [])]
@@ -57,7 +66,8 @@ def report_heads(
 ) -> HeadReport:
     """Inspects the heads on at most ``report.inspect_tracks`` tracks and writes what was found.
 
-    What fails here is said and left out: the training is done and the rest of its report is worth having.
+    What fails here, for whatever reason, is said and left out: the training is done and the rest of its report is worth
+    having. Ctrl-C ends what is being done here and no more.
 
     Args:
         model: on ``device``.
@@ -76,15 +86,29 @@ def report_heads(
         chosen = choose_tracks(tracks, config.report.inspect_tracks)
         found = inspect_run(model, examples, config, device, tracks=chosen, resamples=config.report.bootstrap)
         files = write_inspection(found, folder, title, log)
-    except AvfusionError as error:
-        print(f"the heads are not in the report: {error}", file=sys.stderr)
+        content, words = {"heads": found.summary()}, head_words(found)
+    except FAULTS as fault:
+        say_left_out("the heads are not in the report", fault)
         return HeadReport()
-    page: Path | None = folder / "viewer.html" if config.report.viewer_mb else None
+    page: Path | None = folder / PAGE if config.report.viewer_mb else None
     if page is not None:
-        scenes = build_scenes(model, examples, config, device, words=head_words(found))
         try:
+            scenes = build_scenes(model, examples, config, device, words=words)
             write_viewer(page, scenes, title=title, max_mb=config.report.viewer_mb)
-        except AvfusionError as error:
-            print(f"no page of scenes: {error} (report.viewer_mb)", file=sys.stderr)
+        except FAULTS as fault:
+            say_left_out("no page of scenes (report.viewer_mb)", fault)
             page = None
-    return HeadReport({"heads": found.summary()}, found.rows, files.pictures, files.tables, page, head_words(found)[-1])
+    return HeadReport(content, found.rows, files.pictures, files.tables, page, words[-1])
+
+
+def say_left_out(what: str, fault: BaseException) -> None:
+    """One line on stderr; ``AVFUSION_DEBUG=1`` shows where a fault that nobody foresaw happened."""
+    if isinstance(fault, AvfusionError):
+        why = str(fault)
+    elif isinstance(fault, KeyboardInterrupt):
+        why = "stopped by Ctrl-C; the rest of the report goes on, press it again to end that too"
+    else:
+        why = f"{type(fault).__name__}: {fault}; AVFUSION_DEBUG=1 shows where it happened"
+        if os.environ.get("AVFUSION_DEBUG") == "1":
+            traceback.print_exception(fault)
+    print(f"{what}: {one_line(why)}", file=sys.stderr)

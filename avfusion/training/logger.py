@@ -116,7 +116,7 @@ class RunLogger:
         """Gives W&B an HTML page to go with the next row; it needs nothing beside it."""
 
         def make(wandb: Any) -> Any:
-            return wandb.Html(str(page))
+            return wandb.Html(str(page), inject=False)  # else W&B adds a style sheet from its server
 
         self._send_with_next_row(key, make, step)
 

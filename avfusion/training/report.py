@@ -39,7 +39,7 @@ from avfusion.models import ActiveSpeakerDetector
 from avfusion.models.losses import terms_on
 from avfusion.scoring import offset_trials, pick_device, score_tracks
 from avfusion.tracks import FaceTrack, LabelTable, ScoreTable, read_labels, write_scores
-from avfusion.training.head_report import report_heads
+from avfusion.training.head_report import FAULTS, report_heads, say_left_out
 from avfusion.training.log_rows import FINAL, FINAL_ROLE
 from avfusion.training.logger import RunLogger
 from avfusion.training.predictions import COLUMNS, prediction_rows
@@ -105,12 +105,6 @@ def report_run(
     }
     if config.report.offset_accuracy and trained.model.modality == "audio_visual":
         report["offset_accuracy"] = _offsets(model, dataset, config, device)
-    alignment_dir = run_dir / f"alignment{suffix}"
-    title, log = f"{dataset.name} / {split}", checkpoint.parent.parent / "log.jsonl"
-    heads = report_heads(model, examples, config, device, alignment_dir, title, log)
-    report |= heads.content
-    pictures = draw_clips(model, examples, config, device, alignment_dir, words=heads.words)
-
     source_path = source_labels_of(dataset)
     source_scores = []
     if source_path is not None:
@@ -122,10 +116,17 @@ def report_run(
             report["source_rows_fault"] = str(error)
 
     json_path, md_path = run_dir / f"report{suffix}.json", run_dir / f"report{suffix}.md"
-    with whole_text_file(json_path) as file:
-        file.write(json.dumps(report, indent=2) + "\n")
-    with whole_text_file(md_path) as file:
-        file.write(as_markdown(report, [p.relative_to(run_dir) for p in [*heads.pictures, *pictures]]))
+    _write(report, json_path, md_path)  # what follows takes minutes and may be killed
+    alignment_dir = run_dir / f"alignment{suffix}"
+    title, log = f"{dataset.name} / {split}", checkpoint.parent.parent / "log.jsonl"
+    heads = report_heads(model, examples, config, device, alignment_dir, title, log)
+    report |= heads.content
+    pictures: list[Path] = []
+    try:
+        pictures = draw_clips(model, examples, config, device, alignment_dir, words=heads.words)
+    except FAULTS as fault:
+        say_left_out("the clips are not drawn", fault)
+    _write(report, json_path, md_path, [*heads.pictures, *pictures], heads.shown)
     if logger is not None:
         step, headline = int(content["progress"]["step"]), _headline(report, split)
         if not logger.has(headline, step):  # else this report was cut short once, or is made again
@@ -143,6 +144,16 @@ def report_run(
     for path in [scores_path, *source_scores, md_path, json_path, checkpoint, *heads.paths, *pictures]:
         print(f"  {path}")
     return report
+
+
+def _write(
+    report: dict[str, Any], json_path: Path, md_path: Path, pictures: Sequence[Path] = (), files: Sequence[Path] = ()
+) -> None:
+    with whole_text_file(json_path) as file:
+        file.write(json.dumps(report, indent=2) + "\n")
+    here = md_path.parent
+    with whole_text_file(md_path) as file:
+        file.write(as_markdown(report, [p.relative_to(here) for p in pictures], [p.relative_to(here) for p in files]))
 
 
 def _figures(

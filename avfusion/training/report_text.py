@@ -22,14 +22,22 @@ def as_text(report: dict[str, Any]) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def as_markdown(report: dict[str, Any], pictures: Sequence[Path]) -> str:
-    """The whole of ``report.md``."""
+def as_markdown(report: dict[str, Any], pictures: Sequence[Path], files: Sequence[Path] = ()) -> str:
+    """The whole of ``report.md``.
+
+    Args:
+        report: content of ``report.json``.
+        pictures: shown at its end; paths as seen from its folder, like ``files``.
+        files: of the heads, linked.
+    """
     parts = [f"# {_title(report)}", _provenance(report)]
     for title, header, rows in [*_tables(report), *_head_tables(report)]:
         lines = [f"## {title}", "", _row(header), _row(["---"] * len(header)), *(_row(row) for row in rows)]
         parts.append("\n".join(lines))
     if report.get("heads"):
         parts.append(_heads_note(report["heads"]))
+    if files:
+        parts.append("\n".join(f"- [{path.name}](<{path.as_posix()}>)" for path in files))
     parts.extend(f"- {note}" for note in (report["all"] or {}).get("notes", []))
     if pictures:
         parts.append("## Alignment\n\n" + "\n".join(f"![{path.stem}]({path.as_posix()})" for path in pictures))
@@ -195,6 +203,8 @@ def _heads_note(heads: dict[str, Any]) -> str:
             f"- AP on these tracks {_number(heads['average_precision'][0])}; with every head silenced it changes by "
             f"{heads['without_any_head'][0]:+.4f}"
         )
+    lines += [f"- {line}" for line in heads["basis"]]
+    lines += [f"- ! {warning}" for warning in heads["warnings"]]
     return "\n".join([*lines, *(f"- not measured: {note}" for note in heads["notes"])])
 
 

@@ -6,18 +6,26 @@ import csv
 import json
 import re
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 import numpy as np
 import pytest
 
 from avfusion.alignment import __main__ as command
+from avfusion.alignment import inspect, inspection
 from avfusion.alignment.inspect import choose_tracks
+from avfusion.alignment.pictures import write_clips
 from avfusion.checkpoint import save_checkpoint
 from avfusion.config import Config, load_config
+from avfusion.data.examples import Examples
+from avfusion.data.open import open_dataset
 from avfusion.errors import run_command
 from avfusion.models import build_model
 from avfusion.tracks import FaceTrack
+from avfusion.training import head_report, report
 from tests.training.tiny import tiny_run, trainer_of
 
 LAYERS, HEADS = 2, 2
@@ -26,6 +34,8 @@ SIZE = [
     f"--model.fusion.layers={LAYERS}", f"--model.fusion.heads={HEADS}", "--data.synthetic.scene_s=3.0",
     "--data.synthetic.val_scenes=8", "--data.synthetic.train_scenes=6", "--model.fusion.window_s=0.2",
 ]  # fmt: skip
+
+DRAWN = ["--report.figures_per_role=1"]
 
 
 def a_run(folder: Path, *overrides: str) -> Config:
@@ -56,6 +66,8 @@ def call(monkeypatch: pytest.MonkeyPatch, *arguments: object) -> int:
 def test_files_rows_and_words(
     run_dir: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    for module in (inspect, inspection):  # few scenes make a fast test
+        monkeypatch.setattr(module, "MIN_GROUPS", 2)
     assert call(monkeypatch, run_dir, "--shifts", "-80,0,80", "--vector", "--clip=val_00000:0") == 0
     shown = capsys.readouterr()
     folder = run_dir / "alignment"
@@ -84,7 +96,7 @@ def test_files_rows_and_words(
     assert len(whole["rows"]) == len(rows)
     assert whole["models"]["trained"]["shifts"]["shifts_ms"] == [-80.0, 0.0, 80.0]
     assert whole["models"]["trained"]["roles"].keys() >= {"solo"}
-    assert whole["notes"] == []
+    assert [note for note in whole["notes"] if not note.startswith("overlapping voices: fewer than 3")] == []
 
 
 def test_fewer_tracks_another_folder_and_no_viewer(
@@ -100,24 +112,110 @@ def test_fewer_tracks_another_folder_and_no_viewer(
     assert not any("follows" in row["words"] or "positional" in row["words"] for row in rows)
 
 
-def test_the_report_holds_the_table(run_dir: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    from avfusion.data.examples import Examples
-    from avfusion.data.open import open_dataset
-    from avfusion.training.report import report_run
+def test_a_page_that_does_not_fit_loses_nothing_and_old_files_do_not_stay(
+    run_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("viewer.html", "summary.svg", "ablation.pdf", "overview-7.png", "mine.svg"):
+        (tmp_path / name).write_text("old")
+    drawn: list[int] = []
+    real = write_clips.capture_clip
 
-    more = ["--report.inspect=true", "--report.inspect_tracks=4", "--report.viewer_mb=0"]
+    def draw(model: Any, examples: Any, track: int, *rest: Any) -> Any:
+        drawn.append(track)
+        return real(model, examples, track, *rest)
+
+    monkeypatch.setattr(write_clips, "capture_clip", draw)
+    arguments = ["--tracks=2", f"--out={tmp_path}", "--shifts=-80,80", "--report.bootstrap=0", "--viewer-mb=0.06"]
+    assert call(monkeypatch, run_dir, *arguments, *DRAWN) == 0
+    shown = capsys.readouterr()
+    assert "no page of scenes: " in shown.err.splitlines()[-1]
+    assert "at most 0.06 MB are allowed" in shown.err
+    assert "trained" in shown.out
+    assert str(tmp_path / "heads.csv") in shown.out
+    assert "viewer.html" not in shown.out
+    assert sorted(path.name for path in tmp_path.glob("*.svg")) == ["mine.svg"]
+    assert not {"viewer.html", "ablation.pdf", "overview-7.png"} & {path.name for path in tmp_path.iterdir()}
+    assert str(tmp_path / "overview-1.png") in shown.out
+    config = load_config(run_dir / "config.yaml")
+    measured = choose_tracks(open_dataset(config.data, "val").tracks, 2)
+    assert measured is not None
+    assert drawn
+    assert set(drawn) <= set(measured)
+
+
+def no_room(*_: Any, **__: Any) -> None:
+    raise OSError(28, "No space left on device")
+
+
+def out_of_memory(*_: Any, **__: Any) -> None:
+    raise MemoryError
+
+
+def ctrl_c(*_: Any, **__: Any) -> None:
+    raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize(
+    ("module", "step", "fault", "said"),
+    [
+        (head_report, "inspect_run", ctrl_c, "the heads are not in the report: stopped by Ctrl-C"),
+        (
+            head_report,
+            "write_inspection",
+            no_room,
+            "the heads are not in the report: OSError: [Errno 28] No space left",
+        ),
+        (head_report, "build_scenes", out_of_memory, "no page of scenes (report.viewer_mb): MemoryError"),
+        (report, "draw_clips", out_of_memory, "the clips are not drawn: MemoryError"),
+    ],
+)
+def test_no_fault_of_the_inspection_costs_the_report(
+    run_dir: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    module: ModuleType,
+    step: str,
+    fault: Callable[..., None],
+    said: str,
+) -> None:
+    written: list[bool] = []
+
+    def fail(*_: Any, **__: Any) -> None:
+        written.append("all" in json.loads((tmp_path / "report.json").read_text()))
+        fault()
+
+    monkeypatch.setattr(module, step, fail)
+    more = ["--report.inspect=true", "--report.inspect_tracks=2", "--report.offset_accuracy=false"]
+    config = load_config(run_dir / "config.yaml", [*more, "--report.bootstrap=0", "--report.viewer_mb=1"])
+    examples = Examples(open_dataset(config.data, "val"), config.data)
+    report.report_run(run_dir / "checkpoints" / "best.pt", config, examples, "val", tmp_path, None, ["test"])
+    assert written == [True]  # before anything was asked of a head
+    assert said in capsys.readouterr().err
+    found, text = json.loads((tmp_path / "report.json").read_text()), (tmp_path / "report.md").read_text()
+    heads_fail = step in ("inspect_run", "write_inspection")
+    assert ("heads" in found) != heads_fail
+    assert ("(<alignment/heads.csv>)" in text) != heads_fail
+    assert ("viewer.html" in text) == (step == "draw_clips")
+
+
+def test_the_report_holds_the_table(run_dir: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    more = ["--report.inspect=true", "--report.inspect_tracks=4"]
     config = load_config(run_dir / "config.yaml", more)
     examples = Examples(open_dataset(config.data, "val"), config.data)
-    report_run(run_dir / "checkpoints" / "best.pt", config, examples, "val", tmp_path, None, ["test"])
-    report = json.loads((tmp_path / "report.json").read_text())
-    assert len(report["heads"]["rows"]) == len(MODELS) * LAYERS * HEADS
-    assert report["heads"]["tracks"] == 4
+    report.report_run(run_dir / "checkpoints" / "best.pt", config, examples, "val", tmp_path, None, ["test"])
+    found = json.loads((tmp_path / "report.json").read_text())
+    assert len(found["heads"]["rows"]) == len(MODELS) * LAYERS * HEADS
+    assert found["heads"]["tracks"] == 4
     text = (tmp_path / "report.md").read_text()
     assert "## Attention heads" in text
     assert "## The same heads under controls" in text
     assert "(alignment/summary.png)" in text
     assert "| trained | 1.1 |" in text
-    assert str(tmp_path / "alignment" / "heads.csv") in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    for name in ("viewer.html", "heads.csv"):
+        assert f"[{name}](<alignment/{name}>)" in text
+        assert str(tmp_path / "alignment" / name) in shown
 
 
 @pytest.mark.parametrize(
@@ -145,7 +243,13 @@ def test_a_model_without_heads_is_told_in_one_line(
         (["--clip=val_00000:9"], "did you mean 'val_00000:0'?"),
         (["--shifts=0,late"], "expected two or more different numbers of ms"),
         (["--shifts", "80"], "expected two or more"),
+        (["--shifts=nan,0,100"], "expected two or more different numbers of ms"),
+        (["--shifts=0,100,nan"], "expected two or more different numbers of ms"),
+        (["--shifts=-inf,0"], "expected two or more different numbers of ms"),
         (["--tracks=0"], "expected 1 or more"),
+        (["--viewer-mb=-1"], "--viewer-mb=-1: expected a size in MB above 0, or 0 for no page"),
+        (["--viewer-mb=nan"], "expected a size in MB above 0"),
+        (["--viewer-mb=inf"], "expected a size in MB above 0"),
         (["--split=vall"], "no split 'vall'"),
         (["--model.embed_dim=32"], "model: fixed by the checkpoint"),
         (["--nonsense"], "see --help"),
@@ -178,4 +282,23 @@ def test_tracks_are_chosen_evenly_from_every_role() -> None:
     assert choose_tracks(tracks, None) is None
     assert choose_tracks(tracks, 12) is None
     assert choose_tracks(tracks, 6) == [0, 2, 5, 7, 10, 11]  # both of the rare role, four of ten spread evenly
-    assert choose_tracks(tracks, 1) == [10]
+    assert choose_tracks(tracks, 1) == [0]
+
+
+def test_few_tracks_are_of_roles_that_speak() -> None:
+    def track(number: int, role: str, speaks: bool) -> FaceTrack:
+        return FaceTrack(f"v{number}", f"{number}", 0.0, np.full(10, speaks), np.zeros((10, 4)), "a", role)
+
+    roles = [
+        ("chewing", False),
+        ("change", True),
+        ("overlap", False),
+        ("overlap", True),
+        ("solo", True),
+        ("solo", True),
+    ]
+    tracks = [track(number, role, speaks) for number, (role, speaks) in enumerate(roles)]
+    assert choose_tracks(tracks, 1) == [4]
+    assert choose_tracks(tracks, 2) == [3, 4]  # of the two overlaps the one that speaks
+    assert choose_tracks(tracks, 3) == [1, 3, 4]
+    assert choose_tracks(tracks, 4) == [0, 1, 3, 4]

@@ -78,6 +78,14 @@ def test_what_has_no_frame_is_left_out() -> None:
     assert probe_numbers([], None) == {}
 
 
+def test_without_a_null_key_there_is_no_null_mass() -> None:
+    clips = [clip(one_lag(10, 0, 0.5), np.arange(10) < 5)]
+    names = probe_numbers(clips, window_s=0.5, null_key=False)
+    assert "head1_lag_ms" in names
+    assert not any("null" in name for name in names)
+    assert any("null" in name for name in probe_numbers(clips, window_s=0.5))
+
+
 def test_the_picture_is_small_and_shows_each_clip_and_head(tmp_path: Path) -> None:
     frames = 30
     speaking = np.arange(frames) < 15

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from avfusion.alignment.statistics import alignment_statistics, lag_image, median_over
+from avfusion.alignment.statistics import alignment_statistics, in_reach, lag_image, median_over
+from avfusion.models.window import Window
 
 
 def test_lag_width_null_and_entropy_of_three_keys() -> None:
@@ -82,6 +83,17 @@ def test_what_does_not_fit_is_named(name: str, value: list[float]) -> None:
         alignment_statistics(np.ones((1, 2, 3)) / 3, **{name: value})
     with pytest.raises(ValueError, match="H, T, A"):
         alignment_statistics(np.ones((2, 3)))
+
+
+@pytest.mark.parametrize("window_s", [0.0, 0.1, 0.125, 0.128, 0.206, 0.255, 0.336, 0.5])
+def test_the_keys_in_reach_are_those_of_the_model(window_s: float) -> None:
+    frames, keys = 30, 120
+    lag_s = np.arange(keys) / 100 - np.arange(frames)[:, None] / 25
+    of_model = Window(window_s, 25, 100).dense_mask(frames, keys).numpy()
+    np.testing.assert_array_equal(in_reach(lag_s, window_s), of_model)
+    weights = of_model / of_model.sum(axis=1, keepdims=True)
+    entropy = alignment_statistics(weights[None], window_s=window_s).entropy[0]
+    np.testing.assert_allclose(entropy, 1.0 if window_s else 0.0)
 
 
 def test_lag_image_places_every_weight_at_its_lag() -> None:

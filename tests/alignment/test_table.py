@@ -53,8 +53,8 @@ def test_json_gives_back_what_the_tables_need() -> None:
     assert len(header) == len(body[0]) == 11
     assert len(body) == 8  # trained and untrained; the control stands in the second table
     assert body[0][3:] == [
-        "0.97 (0.95..0.99)", "0.99", "−0.080 (−0.100..−0.060)", "24 ms (constant lag 68)", "+62 ms", "45 ms", "10 %",
-        "80 %",
+        "0.97 (0.95..0.99)", "0.99", "−0.080 (−0.100..−0.060)", "24 ms (best constant lag 66)", "+62 ms", "45 ms",
+        "10 %", "80 %",
     ]  # fmt: skip
     assert body[4][6] == "-"
     assert models == ["head", "trained", "untrained", "other sound"]
@@ -72,6 +72,11 @@ def test_markdown_has_one_cell_for_each_column() -> None:
     assert len(lines) == (2 + 8) + (2 + 4)
     assert {line.count("|") for line in lines[:10]} == {12}
     assert {line.count("|") for line in lines[10:]} == {5}
+
+
+def test_remarks_stand_below_the_tables() -> None:
+    rows = head_rows(planted_measures())
+    assert as_markdown(rows, ["one", "two"]) == as_markdown(rows) + "\n- one\n- two\n"
 
 
 def test_wandb_rows_fit_their_columns_and_keep_numbers() -> None:

@@ -76,6 +76,8 @@ def test_two_epochs_read_back(tmp_path: Path, clean: None, capfd: pytest.Capture
     logger = RunLogger(config, tmp_path)
     epochs(config, tmp_path, logger, range(1, 3))
     logger.log_table("final/predictions", ("video_id", "score"), [("v", 0.5), ("w", 0.25)], 20)
+    (tmp_path / "viewer.html").write_text("<html><head></head><body>page</body></html>")
+    logger.log_page(tmp_path / "viewer.html", "heads/val_viewer", 20)
     logger.log({"final/val_ap": 0.5}, 20)
     logger.log_model(tmp_path / "best.pt", {"epoch": 2})
     logger.summarize({"final/val_ap": 0.5})
@@ -97,6 +99,8 @@ def test_two_epochs_read_back(tmp_path: Path, clean: None, capfd: pytest.Capture
         (picture,) = row["align/probe_clips.filenames"]
         assert (files / picture).read_bytes() == (tmp_path / f"alignment/epochs/epoch-{step + 1:04d}.png").read_bytes()
         assert 2 <= row["val/pr_curve_table.nrows"] <= 200
+    page = (files / logged.rows[2]["heads/val_viewer.path"]).read_bytes()
+    assert page == (tmp_path / "viewer.html").read_bytes()  # nothing put in that asks the network
     table = json.loads((files / logged.rows[2]["final/predictions.path"]).read_text())
     assert table["data"] == [["v", 0.5], ["w", 0.25]]
 

@@ -16,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 
 from avfusion.alignment.capture import AlignedClip, Change, align_tracks
-from avfusion.alignment.heads.figures import HeadFigures, head_figures
+from avfusion.alignment.heads.figures import HeadFigures, head_figures, without_null
 from avfusion.alignment.heads.lag_frames import LagFrames, lag_frames
 from avfusion.alignment.heads.scene_sums import LagMap, SceneSums
 from avfusion.alignment.measures.resampling import group_of
@@ -35,10 +35,12 @@ class HeadStatistics:
     Args:
         window_s: the model's attention window, ± seconds; None: none.
         half_width_s: lags that maps show at least, ± seconds; without a window also those that masses are known for.
+        null_key: the model has one. Without one what is missing from 1 is rounding, and no figure is made of it.
     """
 
-    def __init__(self, window_s: float | None, half_width_s: float = 0.5) -> None:
+    def __init__(self, window_s: float | None, half_width_s: float = 0.5, *, null_key: bool = True) -> None:
         self.window_s = window_s
+        self.null_key = null_key
         self.half = round(max(window_s or 0.0, half_width_s) * AUDIO_HZ)
         self._scenes: dict[tuple[str, str, bool], SceneSums] = {}
         self._maps: dict[bool, LagMap] = {}
@@ -80,7 +82,8 @@ class HeadStatistics:
             raise ValueError("no clip was added, expected at least one")
         no_map = LagMap(np.zeros((*self._num_heads, 2 * self.half + 1)), np.zeros(2 * self.half + 1))
         maps = self._maps.get(True, no_map), self._maps.get(False, no_map)
-        return head_figures(self._scenes, maps, self.window_s is not None, resamples, seed)
+        found = head_figures(self._scenes, maps, self.window_s is not None, resamples, seed)
+        return found if self.null_key else without_null(found)
 
     def _count(
         self, frames: LagFrames, kept: NDArray[np.bool_], divergence: Floats, key: tuple[str, str, bool]
@@ -149,7 +152,8 @@ def collect_heads(
     """
     all_tracks = examples.dataset.tracks
     chosen = [i for i in (range(len(all_tracks)) if tracks is None else tracks) if all_tracks[i].labelled]
-    statistics = HeadStatistics(config.model.fusion.window_s)
+    fusion = config.model.fusion
+    statistics = HeadStatistics(fusion.window_s, null_key=fusion.null_key)
     for clip in align_tracks(model, examples, config, device, chosen, change=change, label=label):
         statistics.add(clip, group_of(all_tracks[clip.track]), all_tracks[clip.track].role)
     return statistics

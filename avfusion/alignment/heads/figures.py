@@ -25,7 +25,8 @@ Source: DESIGN section 8, "Per head"; Kobayashi et al., "Attention is Not Only a
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import numpy as np
 
@@ -93,6 +94,7 @@ class HeadFigures(PartFigures):
 
     Attributes:
         roles: the same for the tracks of each role.
+        num_groups_off_screen: groups that ``null_off_screen`` is over.
         null_off_screen: null mass over the frames in which nobody in view is heard and somebody else is (the roles
             ``off_screen``, ``still_face`` and ``moving_face``); NaN where there are none.
         map_lag_ms: ``(W,)`` lags of the maps.
@@ -101,10 +103,19 @@ class HeadFigures(PartFigures):
     """
 
     roles: Mapping[str, PartFigures]
+    num_groups_off_screen: int
     null_off_screen: Floats
     map_lag_ms: Floats
     map_speaking: Floats
     map_silent: Floats
+
+    def groups(self) -> dict[str, int]:
+        """How many groups each of :meth:`measures` is over; the fewer where two kinds of frames are compared."""
+        speaking, silent = (0 if part is None else part.num_groups for part in (self.speaking, self.silent))
+        found = dict.fromkeys(self.measures(), speaking)
+        found.update(null_silent=silent, null_off_screen=self.num_groups_off_screen, redundancy=max(speaking, silent))
+        found["null_auroc"] = min(speaking, silent)
+        return found
 
     def measures(self) -> dict[str, Floats]:
         """The figures of :data:`~avfusion.alignment.columns.COLUMNS` that are found here, by name."""
@@ -148,11 +159,30 @@ def head_figures(scenes: Scenes, maps: tuple[LagMap, LagMap], windowed: bool, re
             role: _part({key: s for key, s in scenes.items() if key[1] == role}, windowed, resamples, seed)
             for role in sorted({key[1] for key in scenes})
         },
+        num_groups_off_screen=len({group for group, _, _ in off_screen}),
         null_off_screen=HeadDraws(off_screen, resamples, seed).mean("null_mass") if off_screen else unknown,
         map_lag_ms=1000 / AUDIO_HZ * (np.arange(lags) - lags // 2),
         map_speaking=maps[0].mean(),
         map_silent=maps[1].mean(),
     )
+
+
+def without_null(figures: HeadFigures) -> HeadFigures:
+    """The figures of a model without a null key: none about the null mass."""
+    roles = {role: _part_without_null(part) for role, part in figures.roles.items()}
+    unknown = np.full_like(figures.null_off_screen, np.nan)
+    return replace(_part_without_null(figures), roles=roles, null_off_screen=unknown)
+
+
+PartT = TypeVar("PartT", bound=PartFigures)
+
+
+def _part_without_null(part: PartT) -> PartT:
+    speaking, silent = (
+        None if frames is None else replace(frames, null_mass=np.full_like(frames.null_mass, np.nan))
+        for frames in (part.speaking, part.silent)
+    )
+    return replace(part, speaking=speaking, silent=silent, null_auroc=np.full_like(part.null_auroc, np.nan))
 
 
 def _part(scenes: Scenes, windowed: bool, resamples: int, seed: int) -> PartFigures:

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from avfusion.alignment.capture import AlignedClip
 from avfusion.alignment.statistics import AlignmentStatistics, Floats, describe, entropy_nats, in_reach, lag_and_width
 from avfusion.clock import AUDIO_HZ
+from avfusion.models.window import TOLERANCE_S
 
 BLOCK_WEIGHTS = 2_000_000  # weights worked on at a time: 16 MB, and a few arrays of that size
 
@@ -76,7 +77,7 @@ def lag_frames(clip: AlignedClip, window_s: float | None) -> Iterator[LagFrames]
         raise ValueError(f"key_s: expected times {1000 // AUDIO_HZ} ms apart, found steps other than that")
     nearest = np.rint((clip.query_s - clip.key_s[0]) * AUDIO_HZ).astype(np.int64)
     farthest = max(int(np.abs(nearest).max()), int(np.abs(nearest - len(clip.key_s) + 1).max()))
-    half = farthest if window_s is None else min(farthest, int(window_s * AUDIO_HZ + 0.5))
+    half = farthest if window_s is None else min(farthest, int((window_s + TOLERANCE_S) * AUDIO_HZ))
     layers, heads, frames, _ = clip.weights.shape
     count = max(1, BLOCK_WEIGHTS // (layers * heads * (2 * half + 1)))
     for first in range(0, frames, count):

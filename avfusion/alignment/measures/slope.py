@@ -5,12 +5,16 @@ heard there does not move: b = 0, however clean its ridge. ``N`` shifts, ``L`` f
 of tracks; estimates are ``(..., 3)``: value, low and high end of the 95 % interval over groups.
 
 Only speaking frames count, and only those whose whole window, moved by the largest shift either way, still lies within
-the track: the same frames at every shift, all of them with real sound.
+the track; of these a head's frames are those in which it hears something at every shift. So the same frames stand
+behind a head's lag at every shift, all of them with real sound in the window. A model without a window reaches farther:
+then the sound within 0.5 s of the frame is real at every shift, and what lies beyond may be that of the track's ends,
+where the moved sound runs out.
 Source: DESIGN section 8, "shift slope".
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -44,11 +48,11 @@ class SlopeFit:
 
     Attributes:
         shifts_ms: ``(N,)`` how much later the sound was made.
-        lag_ms: ``(N, L, H, 3)`` mean lag over the frames that hear something.
+        lag_ms: ``(N, L, H, 3)`` mean lag over the frames in which the head hears something at every shift.
         slope: ``(L, H, 3)`` b; 0 positional, 1 follows the sound.
         intercept_ms: ``(L, H, 3)`` a.
         r2: ``(L, H, 3)`` share of the lag's movement that the line explains; 0 where the lag does not move.
-        num_frames: frames that count, at each shift.
+        num_frames: frames that count, whether or not a head hears something in them.
         num_tracks: tracks that they are in.
         num_groups: groups that the intervals are over.
     """
@@ -76,7 +80,8 @@ def shift_slope(
 ) -> SlopeFit:
     """Runs the model once for each shift, the picture's encoder once for all of them.
 
-    Memory: 16 bytes for each shift, head and group, and what the picture's encoder gives for 20,000 frames.
+    Memory: 16 bytes for each shift, head and group; for 20,000 frames 8 bytes for each shift and head, and what the
+    picture's encoder gives.
 
     Args:
         model: on ``device``, with cross-attention.
@@ -93,7 +98,7 @@ def shift_slope(
     """
     if len(set(shifts_ms)) < 2:
         raise ValueError(f"a slope needs two shifts or more, found {list(shifts_ms)}")
-    margin_s = max(abs(shift) for shift in shifts_ms) / 1000 + (config.model.fusion.window_s or REACH_S)
+    margin_s = margin_seconds(shifts_ms, config)
     all_tracks = examples.dataset.tracks
     wanted = range(len(all_tracks)) if tracks is None else tracks
     counting = {index: _counting_frames(all_tracks[index], margin_s) for index in wanted}
@@ -105,17 +110,27 @@ def shift_slope(
     counts = np.zeros_like(sums)
     blocks = _blocks(chosen, [all_tracks[index].num_frames for index in chosen])
     for block in tqdm(blocks, desc="moved sound", leave=False, disable=None):
+        lags: dict[tuple[int, int], list[Floats]] = defaultdict(list)  # by track and first frame, one for each shift
         with encode_once(model.visual) as passes:
-            for number, shift in enumerate(shifts_ms):
+            for shift in shifts_ms:
                 passes.again()
                 moved = shifted(examples, shift)
                 clips = align_tracks(model, examples, config, device, block, change=moved, label=f"sound {shift:+g} ms")
                 for clip in clips:
-                    lags = _lags_of(clip, counting[clip.track])
-                    sums[group_of_track[clip.track], number] += np.nansum(lags, axis=-1)
-                    counts[group_of_track[clip.track], number] += np.isfinite(lags).sum(axis=-1)
+                    lags[clip.track, clip.first_frame].append(_lags_of(clip, counting[clip.track]))
+        for (track, _), of_shifts in lags.items():
+            by_shift = np.stack(of_shifts)
+            heard = np.isfinite(by_shift).all(axis=0)
+            sums[group_of_track[track]] += np.where(heard, by_shift, 0.0).sum(axis=-1)
+            counts[group_of_track[track]] += heard.sum(axis=-1)
     num_frames = sum(int(counting[index].sum()) for index in chosen)
     return fit_slope(shifts_ms, sums, counts, num_frames, len(chosen), resamples=resamples, seed=seed)
+
+
+def margin_seconds(shifts_ms: Sequence[float], config: Config) -> float:
+    """How far from both ends of its track a frame must be to count."""
+    window_s = config.model.fusion.window_s
+    return max(abs(shift) for shift in shifts_ms) / 1000 + (REACH_S if window_s is None else window_s)
 
 
 def fit_slope(

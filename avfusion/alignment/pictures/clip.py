@@ -46,12 +46,13 @@ BYPASS_WARNING = "sound also reaches the classifier around the attention: these 
 # Inches. Text is placed in points, so panels of fixed size stay legible whatever the number of heads.
 WIDTH, LEFT, RIGHT = 12.0, 1.05, 2.2
 TITLE, CROPS, MEL, SCORE, HEAD, NULL, FOOT, GAP = 0.66, 0.74, 0.8, 0.8, 0.84, 0.15, 1.42, 0.1
-SMALL, NORMAL = 8.0, 9.0  # points
+SMALL, NORMAL, LARGE = 8.0, 9.0, 14.5  # points; LARGE is read in a panel 600 pixels wide, half the picture's width
 
 # Told apart by colour-blind readers (Okabe-Ito).
 SPEAKING, SILENT, WARNING = "#0072B2", "#D9D9D9", "#B03A00"
 MEDIAN, NULL_COLOR, OUTSIDE = "#3FD0FF", "#7A7A7A", "#E6E6E6"
 COLOR_MAP = "inferno"
+CLIP_DPI = 110
 
 
 @dataclass(frozen=True)
@@ -130,7 +131,7 @@ def alignment_figure(clip: ClipAlignment) -> Figure:
     return figure
 
 
-def save_figure(figure: Figure, path: Path, dpi: int = 110) -> None:
+def save_figure(figure: Figure, path: Path, dpi: int = CLIP_DPI) -> None:
     """Writes a figure, whole or not at all: ``.png``, or ``.svg`` and ``.pdf`` as vectors.
 
     The file holds no date and no program name: the same figure gives the same bytes.
@@ -283,13 +284,13 @@ def _draw_heads(
             map_axes.axvline(edge_s, color="white", linewidth=0.6, alpha=0.6)
         _draw_null(null_axes, described.null_mass[head])
         beyond = 1.0 - null - np.nansum(image[:, frames], axis=0).mean()
-        heard = f"lag {_signed(lags[head])} · width {widths[head]:.0f} ms" if hears else "mostly nothing heard"
-        lines = [heard, f"null {100 * null:.0f} %"]
+        lag = f"lag {_signed(lags[head])}" if hears else "hears little"
+        lines = [f"width {widths[head]:.0f} ms · null {100 * null:.0f} %" if hears else f"null {100 * null:.0f} %"]
         if beyond >= 0.01:
             lines.append(f"beyond ±{HALF_WIDTH_S:g} s: {100 * beyond:.0f} %")
         if clip.words:
             lines.append(_first_claim(clip.words[head]))
-        _write_beside(figure, map_axes, f"head {head + 1}", lines)
+        _write_beside(figure, map_axes, f"head {head + 1}", lag, lines)
 
 
 def _first_claim(words: str) -> str:
@@ -300,12 +301,15 @@ def _first_claim(words: str) -> str:
     return f"{claim} ({figures.split(',')[0].rstrip(')')})" if bracket else _shortened(claim.split(",")[0], 34)
 
 
-def _write_beside(figure: Figure, axes: Axes, name: str, lines: list[str]) -> None:
-    box, line = axes.get_position(), 0.17 / figure.get_figheight()
-    x, middle = box.x1 + 0.22 / WIDTH, (box.y0 + box.y1) / 2
-    figure.text(x, middle + line, name, fontsize=NORMAL + 1, weight="bold", va="center")
+def _write_beside(figure: Figure, axes: Axes, name: str, lag: str, lines: list[str]) -> None:
+    """Name and lag large, for they are what is looked for in a small copy; the rest below."""
+    box = axes.get_position()
+    x, top = box.x1 + 0.22 / WIDTH, box.y1
+    for offset, text, weight in ((0.1, name, "bold"), (0.36, lag, "normal")):
+        figure.text(x, top - offset / figure.get_figheight(), text, fontsize=LARGE, weight=weight, va="center")
     for number, text in enumerate(lines):
-        figure.text(x, middle - number * line, text, fontsize=SMALL + 0.5, va="center")
+        y = top - (0.59 + 0.16 * number) / figure.get_figheight()
+        figure.text(x, y, text, fontsize=SMALL + 0.5, va="center")
 
 
 def _signed(milliseconds: float) -> str:

@@ -11,14 +11,15 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from matplotlib.artist import Artist
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from avfusion.alignment.columns import number_text
 from avfusion.alignment.measures.slope import SlopeFit
-from avfusion.alignment.pictures.clip import SPEAKING
-from avfusion.alignment.pictures.summary import NORMAL, SMALL, head_name
+from avfusion.alignment.pictures.clip import SPEAKING, WARNING
+from avfusion.alignment.pictures.summary import LINE, NORMAL, SMALL, head_name, warning_lines
 from avfusion.alignment.table import HeadRow
 from avfusion.alignment.verdict import TRAINED, UNTRAINED
 
@@ -33,12 +34,13 @@ KINDS = {  # column: name, color, hatch; the names are also told apart by place 
 }
 
 
-def slope_figure(fits: Mapping[str, SlopeFit], title: str) -> Figure:
+def slope_figure(fits: Mapping[str, SlopeFit], title: str, warnings: Sequence[str] = ()) -> Figure:
     """A panel per head: how far the lag moves (from the line's middle) when the sound is moved.
 
     Args:
         fits: by model; the trained one is drawn strongly, any other in gray.
         title: stands above.
+        warnings: what to know of the model, below the panels.
 
     Raises:
         ValueError: no model.
@@ -48,7 +50,10 @@ def slope_figure(fits: Mapping[str, SlopeFit], title: str) -> Figure:
     layers, heads, _ = next(iter(fits.values())).slope.shape
     columns = min(2, layers * heads)
     rows = math.ceil(layers * heads / columns)
-    figure = Figure(figsize=(0.4 + 3.0 * columns, 1.5 + 2.75 * rows), facecolor="white", layout="constrained")
+    width = 0.4 + 3.0 * columns
+    said = warning_lines(warnings, width)
+    size = (width, 1.5 + 2.75 * rows + LINE * len(said))
+    figure = Figure(figsize=size, facecolor="white", layout="constrained")
     FigureCanvasAgg(figure)
     figure.suptitle(title, fontsize=NORMAL, weight="bold", parse_math=False)
     grid = figure.subplots(rows, columns, squeeze=False, sharex=True, sharey=True)
@@ -71,7 +76,7 @@ def slope_figure(fits: Mapping[str, SlopeFit], title: str) -> Figure:
     for model in fits:
         color, marker = (SPEAKING, "o") if model == TRAINED else (PLAIN, "s")
         handles.append(Line2D([], [], color=color, marker=marker, label=model.replace("_", " ")))
-    figure.legend(handles=handles, loc="outside lower center", ncols=2, fontsize=SMALL, frameon=False)
+    _put_legend(figure, handles, said)
     return figure
 
 
@@ -100,7 +105,7 @@ def _draw_slopes(axes: Axes, fits: Mapping[str, SlopeFit], layer: int, head: int
     axes.set_yticks(ticks, names, fontsize=SMALL)
 
 
-def ablation_figure(rows: Sequence[HeadRow], title: str) -> Figure:
+def ablation_figure(rows: Sequence[HeadRow], title: str, warnings: Sequence[str] = ()) -> Figure:
     """Bars per head: AP without the head, with equal weights, with only this head, each minus AP of the whole model.
 
     The black line on a bar is its 95 % interval. A gray diamond is the same of the untrained model.
@@ -108,6 +113,7 @@ def ablation_figure(rows: Sequence[HeadRow], title: str) -> Figure:
     Args:
         rows: of the trained model, and of the untrained one if there is one; others are left out.
         title: stands above.
+        warnings: what to know of the model, below the bars.
 
     Raises:
         ValueError: no row of a trained model.
@@ -118,7 +124,9 @@ def ablation_figure(rows: Sequence[HeadRow], title: str) -> Figure:
         raise ValueError("expected rows of a trained model, found none")
     layers = max(row.layer for row in trained)
     kinds = [kind for kind in KINDS if any(row[kind].known for row in trained)]
-    figure = Figure(figsize=(6.4, 1.9 + 0.34 * (len(kinds) + 0.7) * len(trained)), facecolor="white")
+    said = warning_lines(warnings, 6.4)
+    tall = 1.9 + 0.34 * (len(kinds) + 0.7) * len(trained) + LINE * len(said)
+    figure = Figure(figsize=(6.4, tall), facecolor="white")
     figure.set_layout_engine("constrained")
     FigureCanvasAgg(figure)
     figure.suptitle(title, fontsize=NORMAL, weight="bold", parse_math=False)
@@ -149,16 +157,23 @@ def ablation_figure(rows: Sequence[HeadRow], title: str) -> Figure:
     axes.set_axisbelow(True)
     for side in ("top", "right", "left"):
         axes.spines[side].set_visible(False)
-    figure.legend(
-        handles=_legend(kinds, bool(plain)), loc="outside lower center", ncols=2, fontsize=SMALL, frameon=False
-    )
+    _put_legend(figure, _legend(kinds, bool(plain)), said)
     return figure
 
 
-def _legend(kinds: Sequence[str], with_plain: bool) -> list[Line2D | object]:
+def _put_legend(figure: Figure, handles: Sequence[Artist], warnings: Sequence[str]) -> None:
+    """The legend at the foot, and above its entries, as its heading, what to know of the model."""
+    legend = figure.legend(
+        handles=handles, loc="outside lower center", ncols=2, fontsize=SMALL, frameon=False,
+        title="\n".join(warnings) or None, title_fontsize=SMALL,
+    )  # fmt: skip
+    legend.get_title().set(color=WARNING, parse_math=False)
+
+
+def _legend(kinds: Sequence[str], with_plain: bool) -> list[Artist]:
     from matplotlib.patches import Patch
 
-    handles: list[Line2D | object] = [
+    handles: list[Artist] = [
         Patch(facecolor=KINDS[kind][1], hatch=KINDS[kind][2], edgecolor="white", label=KINDS[kind][0]) for kind in kinds
     ]
     if with_plain:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from textwrap import wrap
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,7 +20,7 @@ from matplotlib.colors import PowerNorm
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from avfusion.alignment.pictures.clip import COLOR_MAP, OUTSIDE
+from avfusion.alignment.pictures.clip import COLOR_MAP, OUTSIDE, WARNING
 from avfusion.clock import AUDIO_HZ
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ Floats = NDArray[np.float64]
 
 # Inches and points: at 320 pixels a figure of one layer has 48 pixels an inch, and 12 points are 8 pixels.
 PANEL, LEFT, NULL, STRIP, HEADING, GAP, TOP, FOOT = 3.5, 1.55, 0.75, 0.27, 0.34, 0.1, 0.5, 1.25
+LINE = 0.22
 SMALL, NORMAL = 12.0, 13.0
 SHOWN_LAGS_S = 0.5
 
@@ -48,13 +50,14 @@ class Condition:
     null_mass: Floats
 
 
-def summary_figure(conditions: Sequence[Condition], lags_s: Floats, title: str) -> Figure:
+def summary_figure(conditions: Sequence[Condition], lags_s: Floats, title: str, warnings: Sequence[str] = ()) -> Figure:
     """Draws all heads under all conditions: a column per layer, a panel per head.
 
     Args:
         conditions: of one model's shape; the first are its own sound, speaking and silent frames.
         lags_s: ``(W,)`` evenly spaced lags.
         title: stands above.
+        warnings: what to know of the model, below the title.
 
     Raises:
         ValueError: no condition, or maps of different shapes.
@@ -65,16 +68,21 @@ def summary_figure(conditions: Sequence[Condition], lags_s: Floats, title: str) 
     layers, heads, _ = next(iter(shapes))
     panel_height = STRIP * len(conditions)
     width = LEFT + layers * (PANEL + NULL)
-    height = TOP + FOOT + heads * (HEADING + panel_height + GAP)
+    said = warning_lines(warnings, width)
+    space = TOP + LINE * len(said)
+    height = space + FOOT + heads * (HEADING + panel_height + GAP)
     figure = Figure(figsize=(width, height), facecolor="white")
     FigureCanvasAgg(figure)
     figure.text(0.08 / width, 1 - 0.25 / height, title, fontsize=NORMAL, weight="bold", va="center", parse_math=False)
+    for number, line in enumerate(said):
+        y = 1 - (TOP + LINE * number) / height
+        figure.text(0.08 / width, y, line, fontsize=SMALL, va="center", color=WARNING, parse_math=False)
     values = np.concatenate([one.lag_map.ravel() for one in conditions])
     values = values[np.isfinite(values)]
     brightest = float(np.percentile(values, 99.5)) if len(values) else 0.0
     scale = PowerNorm(0.5, vmin=0.0, vmax=max(brightest, 1e-3))
     for layer, head in np.ndindex(layers, heads):
-        top = TOP + head * (HEADING + panel_height + GAP) + HEADING
+        top = space + head * (HEADING + panel_height + GAP) + HEADING
         left = LEFT + layer * (PANEL + NULL)
         box = (left / width, 1 - (top + panel_height) / height, PANEL / width, panel_height / height)
         axes = figure.add_axes(box)
@@ -93,6 +101,11 @@ def summary_figure(conditions: Sequence[Condition], lags_s: Floats, title: str) 
     figure.text(0.08 / width, 0.48 / height, "weight", fontsize=SMALL, va="center")
     figure.text(0.08 / width, 0.26 / height, "per 10 ms", fontsize=SMALL, va="center")
     return figure
+
+
+def warning_lines(warnings: Sequence[str], width: float) -> list[str]:
+    """Warnings in lines that fit into a figure so many inches wide."""
+    return [line for warning in warnings for line in wrap(f"! {warning}", int(9.5 * width), subsequent_indent="  ")]
 
 
 def head_name(layer: int, head: int, layers: int) -> str:

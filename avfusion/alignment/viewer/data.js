@@ -7,7 +7,7 @@ const $ = (id) => document.getElementById(id);
 const OUTSIDE = [230, 230, 230], SPEAKING = "#0072b2", SILENT = "#d9d9d9", NULL = "#7a7a7a", FOLLOWS = "#3fd0ff";
 const OF_HEAD = ["#d55e00", "#009e73", "#0072b2", "#cc79a7", "#e69f00", "#56b4e9", "#7a5195", "#6b6b00"];
 const DASHES = [[], [7, 3], [2, 2], [9, 3, 2, 3]];
-const THUMB = 40, BAND = 7, LINE = 28, TALL = 76, MEL = 58, NULL_ROW = 12, SECONDS = 16;
+const THUMB = 40, BAND = 7, LINE = 28, FOLDED = 15, TALL = 76, MEL = 58, NULL_ROW = 12, SECONDS = 16;
 const state = { scene: 0, face: 0, variant: "trained", shift: 0, layer: 0, frame: 0, off: new Set(), zoom: 0, first: 0,
   playing: false, ready: false, drawMs: 0 };
 let scene, view, others, mel, ablated, rows = {}, generation = 0, dragging = false;
@@ -42,6 +42,7 @@ const colors = bytes(page.colors);
 const face = () => scene.faces[state.face];
 const variants = () => Object.keys(page.variants).filter((name) => face().views[name]);
 const shifts = () => Object.keys(face().views[state.variant]).map(Number).sort((a, b) => a - b);
+const folded = (index) => scene.faces.length > 2 && index !== state.face; // no pictures: there is room for the heads
 const soundName = () => (state.variant === "other_sound" && scene.sounds.other ? "other" : "own");
 const here = () => state.frame - face().first; // frame of the face
 const seen = (index, of = face()) => index >= 0 && index < of.frames;

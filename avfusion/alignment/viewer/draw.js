@@ -25,6 +25,7 @@ function makeRows() {
     const row = makeRow("face", "Face " + one.name + ": pictures, label, score");
     element("b", "", row.about, scene.faces.length > 1 ? "Face " + (index + 1) : "Face");
     element("div", "small", row.about, one.name + (one.role ? " · " + one.role : ""));
+    row.about.title = one.name + (one.role ? " · " + one.role : "");
     row.about.addEventListener("click", () => choose({ face: index }));
     rows.faces.push(row);
   });
@@ -76,6 +77,7 @@ function drawControls() {
   rows.heads.forEach((row, head) => {
     const words = scene.words[state.layer] && scene.words[state.layer][head];
     row.words.textContent = state.variant === "trained" ? words || "" : state.variant === "untrained" ? "fresh weights" : "trained, another clip’s sound";
+    row.words.title = row.words.textContent;
     const slope = one.slopes[state.variant] && one.slopes[state.variant][state.layer][head];
     const lags = one.lags_ms[state.variant], was = lags["0"][state.layer][head], now = lags[state.shift] && lags[state.shift][state.layer][head];
     const known = slope !== null && slope !== undefined;
@@ -115,13 +117,14 @@ function drawSeconds(from, to) {
   }
 }
 function drawFace(row, one, index, from, to) {
-  const chosen = index === state.face, tall = chosen ? TALL : LINE, top = THUMB + BAND + 9;
+  const chosen = index === state.face, small = folded(index), tall = chosen ? TALL : small ? FOLDED : LINE;
+  const bar = small ? 0 : THUMB + 2, top = bar + BAND + (small ? 1 : 7);
   const [context, width] = fit(row.canvas, top + tall);
   const x = (frame) => (frame / scene.fps - from) / (to - from) * width;
   const shift = (frame) => frame + one.first;
-  row.about.classList.toggle("chosen", chosen);
+  row.about.classList.toggle("chosen", chosen); row.about.classList.toggle("folded", small);
   row.row.style.boxShadow = chosen && scene.faces.length > 1 ? "-4px 0 0 " + SPEAKING : "";
-  if (one.crop) {
+  if (one.crop && !small) {
     const wide = THUMB * one.crop[1] / one.crop[0], count = Math.max(Math.floor((width + 2) / (wide + 2)), 1);
     for (let place = 0; place < count; place++) {
       const left = (place + 0.5) * width / count - wide / 2;
@@ -133,13 +136,13 @@ function drawFace(row, one, index, from, to) {
   for (let frame = 0, start = 0; frame <= one.frames; frame++)
     if (frame === one.frames || speaking[frame] !== speaking[start]) {
       context.fillStyle = speaking[start] ? SPEAKING : SILENT;
-      if (one.labelled) context.fillRect(x(shift(start) - 0.5), THUMB + 2, x(shift(frame) - 0.5) - x(shift(start) - 0.5), BAND);
+      if (one.labelled) context.fillRect(x(shift(start) - 0.5), bar, x(shift(frame) - 0.5) - x(shift(start) - 0.5), BAND);
       start = frame;
     }
   const y = (value) => top + 2 + (1 - value) * (tall - 4);
   context.strokeStyle = "#d5dbe1"; context.lineWidth = 1;
-  for (const value of [0, 0.5, 1]) { context.beginPath(); context.moveTo(0, y(value)); context.lineTo(width, y(value)); context.stroke(); }
-  ticks(row.axis, chosen ? [[THUMB + 5, "label"], [y(1) + 2, "1"], [y(0.5), "0.5"], [y(0) - 2, "0"]] : [[THUMB + 5, "label"], [y(1) + 2, "1"], [y(0) - 2, "0"]]);
+  for (const value of small ? [0, 1] : [0, 0.5, 1]) { context.beginPath(); context.moveTo(0, y(value)); context.lineTo(width, y(value)); context.stroke(); }
+  ticks(row.axis, small ? [] : chosen ? [[THUMB + 5, "label"], [y(1) + 2, "1"], [y(0.5), "0.5"], [y(0) - 2, "0"]] : [[THUMB + 5, "label"], [y(1) + 2, "1"], [y(0) - 2, "0"]]);
   const line = (value, color, dash, thick) => {
     context.beginPath(); context.strokeStyle = color; context.setLineDash(dash); context.lineWidth = thick;
     for (let frame = 0; frame < one.frames; frame++) context.lineTo(x(shift(frame)), y(value(frame)));
@@ -149,7 +152,7 @@ function drawFace(row, one, index, from, to) {
   if (chosen && ablated) for (const head of state.off)
     line((frame) => without(head, frame), OF_HEAD[head % OF_HEAD.length], DASHES[head % DASHES.length], 2);
   row.side.replaceChildren();
-  element("div", "small", row.side, "score").style.cssText = `position:absolute;top:${top}px`;
+  element("div", "small", row.side, small ? "label, score" : "score").style.cssText = `position:absolute;top:${small ? 2 : top}px`;
   if (chosen && ablated) [...state.off].sort().slice(0, 4).forEach((head, place) => {
     const key = element("div", "", row.side, "without head " + (head + 1));
     key.style.cssText = `position:absolute;top:${top + 15 + 15 * place}px;color:${OF_HEAD[head % OF_HEAD.length]};font-weight:600`;

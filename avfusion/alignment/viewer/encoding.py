@@ -30,6 +30,19 @@ SHEET_FRAMES = VIDEO_HZ
 
 
 @dataclass(frozen=True)
+class SceneMedia:
+    """Sound and pictures of a scene, which weigh the same at every :class:`Detail`.
+
+    Attributes:
+        sounds: ``own`` and, where there is one, ``other``.
+        faces: sheets, and height and width of a frame, of each face.
+    """
+
+    sounds: dict[str, Any]
+    faces: list[tuple[list[str], list[int] | None]]
+
+
+@dataclass(frozen=True)
 class Detail:
     """How much of a scene is kept; what is not kept is said in words on the page."""
 
@@ -47,6 +60,7 @@ COARSE, SPARSE, TRAINED_ONLY = (
 DETAILS = (
     Detail(),
     Detail(63, left_out=[COARSE]),
+    Detail(31, left_out=[COARSE]),
     Detail(31, 2, left_out=[COARSE, SPARSE]),
     Detail(31, 2, frozenset({"trained"}), left_out=[COARSE, SPARSE, TRAINED_ONLY]),
 )
@@ -62,7 +76,15 @@ def color_table() -> str:
     return _base64(table.tobytes())
 
 
-def encode_scene(scene: ViewerScene, detail: Detail = DETAILS[0]) -> dict[str, Any]:
+def encode_media(scene: ViewerScene) -> SceneMedia:
+    """Sound and pictures: most of the work, done once."""
+    sounds = {"own": _sound(scene.sound, scene.log_mel)}
+    if scene.other_sound is not None and scene.other_log_mel is not None:
+        sounds["other"] = _sound(scene.other_sound, scene.other_log_mel)
+    return SceneMedia(sounds, [([], None) if face.crops is None else _sheets(face.crops) for face in scene.faces])
+
+
+def encode_scene(scene: ViewerScene, detail: Detail, media: SceneMedia) -> dict[str, Any]:
     """A scene as what ``viewer.js`` reads."""
     trained = [face.views["trained"][0].maps for face in scene.faces]
     every = [view.maps for face in scene.faces for views in face.views.values() for view in views.values()]
@@ -70,9 +92,6 @@ def encode_scene(scene: ViewerScene, detail: Detail = DETAILS[0]) -> dict[str, A
     seen = np.concatenate([maps[np.isfinite(maps)] for maps in trained])
     # As in the clip figure: the brightest half percent saturates, or one spike would darken every other head.
     bright = max(float(np.percentile(seen, 99.5)) if seen.size else 0.0, 1e-3)
-    sounds = {"own": _sound(scene.sound, scene.log_mel)}
-    if scene.other_sound is not None and scene.other_log_mel is not None:
-        sounds["other"] = _sound(scene.other_sound, scene.other_log_mel)
     layers, heads = trained[0].shape[:2]
     return {
         "title": scene.title,
@@ -86,8 +105,10 @@ def encode_scene(scene: ViewerScene, detail: Detail = DETAILS[0]) -> dict[str, A
         "bright": bright,
         "words": [list(row) for row in scene.words],
         "warnings": list(scene.warnings),
-        "sounds": sounds,
-        "faces": [_face(face, largest, detail) for face in scene.faces],
+        "sounds": media.sounds,
+        "faces": [
+            _face(face, largest, detail, *pictures) for face, pictures in zip(scene.faces, media.faces, strict=True)
+        ],
     }
 
 
@@ -119,7 +140,9 @@ def shift_slopes(lags_ms: Mapping[int, NDArray[np.float64]]) -> NDArray[np.float
     return slopes
 
 
-def _face(face: ViewerFace, largest: float, detail: Detail) -> dict[str, Any]:
+def _face(
+    face: ViewerFace, largest: float, detail: Detail, sheets: list[str], shape: list[int] | None
+) -> dict[str, Any]:
     views: dict[str, Any] = {}
     lags: dict[str, Any] = {}
     slopes: dict[str, Any] = {}
@@ -138,7 +161,6 @@ def _face(face: ViewerFace, largest: float, detail: Detail) -> dict[str, Any]:
             for shift in kept
         }
     heard = np.isfinite(face.views["trained"][0].maps[0, 0])  # (T, G): lags at which there is a key
-    sheets, shape = ([], None) if face.crops is None else _sheets(face.crops)
     return {
         "name": face.name,
         "role": face.role,

@@ -148,7 +148,8 @@ def write_viewer(path: Path, scenes: Sequence[ViewerScene], *, title: str = "", 
     """Writes the page, whole or not at all.
 
     Where everything would be larger than ``max_mb``, detail goes first and scenes last: maps of moved sound in fewer
-    grey levels, then every second shift, then moved sound for all but the trained model, then scenes from the end.
+    grey levels, in fewer still, then every second shift, then moved sound for all but the trained model, then scenes
+    from the end.
     The page says what was left out.
 
     Args:
@@ -164,7 +165,7 @@ def write_viewer(path: Path, scenes: Sequence[ViewerScene], *, title: str = "", 
         ValueError: no scene.
         AvfusionError: the first scene alone is larger than that.
     """
-    from avfusion.alignment.viewer.encoding import DETAILS, color_table, encode_scene
+    from avfusion.alignment.viewer.encoding import DETAILS, SceneMedia, color_table, encode_media, encode_scene
 
     if not scenes:
         raise ValueError("expected at least one scene")
@@ -173,12 +174,15 @@ def write_viewer(path: Path, scenes: Sequence[ViewerScene], *, title: str = "", 
     parts = [(folder / name).read_text(encoding="utf-8") for name in SCRIPTS]
     script = "\n".join(['"use strict";', "(() => {", *parts, "})();"])
     page: dict[str, Any] = {"title": title, "colors": color_table(), "variants": VARIANTS}
-    room = max_mb * 1e6 - len(template.encode()) - len(script.encode()) - len(json.dumps(page)) - 1000
+    room = max_mb * 1e6 - len(template.encode()) - len(script.encode()) - len(_as_json(page)) - 1000
+    media: list[SceneMedia] = []  # the same at every detail
     for detail in DETAILS:
         encoded = []
         used = 0
-        for scene in scenes:
-            text = json.dumps(encode_scene(scene, detail), separators=(",", ":"))
+        for number, scene in enumerate(scenes):
+            if number == len(media):
+                media.append(encode_media(scene))
+            text = _as_json(encode_scene(scene, detail, media[number]))
             used += len(text.encode()) + 1
             if used > room:
                 break
@@ -193,9 +197,13 @@ def write_viewer(path: Path, scenes: Sequence[ViewerScene], *, title: str = "", 
     page["left_out"] = detail.left_out + (
         [f"{len(scenes) - len(encoded)} of {len(scenes)} scenes"] if len(encoded) < len(scenes) else []
     )
-    head = json.dumps(page, separators=(",", ":"))
-    data = f'{head[:-1]},"scenes":[{",".join(encoded)}]}}'.replace("</", "<\\/")
+    data = f'{_as_json(page)[:-1]},"scenes":[{",".join(encoded)}]}}'
     html = template.replace("/*VIEWER_JS*/", script).replace("/*VIEWER_DATA*/", data)
     with whole_text_file(path) as file:
         file.write(html)
     return len(html.encode())
+
+
+def _as_json(content: dict[str, Any]) -> str:
+    """JSON in which no tag can begin: a name such as ``<!--<script>`` would end the page's data elsewhere."""
+    return json.dumps(content, separators=(",", ":")).replace("<", "\\u003c")

@@ -59,7 +59,7 @@ function openScene(index) {
   state.playing = false; audio.pause(); $("play").textContent = "Play";
   Object.assign(state, { scene: index, face: 0, shift: 0, frame: 0, layer: page.scenes[index].layers - 1, first: -0.5 / page.scenes[index].fps });
   state.off.clear();
-  scene = page.scenes[index];
+  scene = page.scenes[index]; $("scene").title = scene.title;
   if (!face().views[state.variant]) state.variant = "trained";
   $("tracks").setAttribute("aria-valuemax", scene.frames - 1);
   $("layer").replaceChildren();
@@ -72,6 +72,7 @@ function openScene(index) {
   makeRows(); load();
 }
 $("subtitle").textContent = page.title;
+document.title = (page.title ? page.title + ": " : "") + document.title.toLowerCase();
 page.scenes.forEach((one, index) => $("scene").add(new Option(one.title, index)));
 $("scene-group").style.display = page.scenes.length > 1 ? "" : "none";
 $("scene").addEventListener("change", () => choose({ scene: Number($("scene").value) }));

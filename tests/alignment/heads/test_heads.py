@@ -368,3 +368,28 @@ def test_all_figures_of_520_scenes_and_their_intervals_take_seconds() -> None:
     figures = collected.figures(1000)
     assert time.process_time() - began < 15  # about 3 s
     assert np.isfinite(figures.speaking.lag_ms[0, 0]).all()
+
+
+@pytest.mark.parametrize("window_s", [0.125, 0.128, 0.206, 0.255, 0.336])
+def test_equal_weights_have_lift_one_in_windows_off_the_grid(window_s: float) -> None:
+    each_side = int((window_s + 1e-6) * 100)  # what the model keeps
+    equal = np.where(np.abs(AROUND) <= each_side, 1 / (2 * each_side + 1), 0.0)
+    found = statistics(planted([equal], [1.0] * 5, [True] * 5), window_s=window_s).figures(0).speaking
+    assert found is not None
+    assert found.entropy[0, 0, 0] == pytest.approx(1.0)
+    assert found.lift[100][0, 0, 0] == pytest.approx(1.0)
+
+
+def test_a_model_without_a_null_key_has_no_figures_of_it() -> None:
+    collected = HeadStatistics(WINDOW_S, null_key=False)
+    for group in ("a", "b"):
+        collected.add(planted([head(RIDGE)], [1 - 1e-7, 1.0] * 5, [True, False] * 5), group, "off_screen")
+    found = collected.figures(50)
+    measures = found.measures()
+    for name in ("null_speaking", "null_silent", "null_off_screen", "null_auroc"):
+        assert np.isnan(measures[name]).all(), name
+    of_role = found.roles["off_screen"]
+    assert of_role.speaking is not None
+    assert np.isnan(of_role.speaking.null_mass).all()
+    assert np.isnan(of_role.null_auroc).all()
+    assert measures["lag_ms"][0, 0, 0] == pytest.approx(80.0, abs=1e-4)

@@ -71,7 +71,11 @@ def test_planted_heads_on_synthetic_scenes(dataset: SyntheticDataset, kind: str)
     assert np.isnan(found.mean.mae_ms[0, 3]).all()
 
     assert found.best_constant_mae_ms == pytest.approx(np.abs(lags - np.median(lags)).mean())
-    assert found.mean.gain_ms[0, 1, 0] == pytest.approx(0.0, abs=0.1)  # a head of one lag is that constant
+    assert found.mean.best_mae_ms[0, :3, 0] == pytest.approx(found.best_constant_mae_ms)
+    # A head of one lag is no better than the best one.
+    expected = found.best_constant_mae_ms - constant.mean()
+    assert found.mean.gain_ms[0, 1, 0] == pytest.approx(expected, abs=0.1)
+    assert expected <= 0
     value, low, _ = found.mean.gain_ms[0, 0]
     assert value > low > 10
 
@@ -116,6 +120,17 @@ def test_errors_worked_by_hand() -> None:
     assert found.constant_mae_ms[0, 0, 0] == pytest.approx((140 + 90 + 80 + 250) / 4)  # its median lag is 150
     assert found.gain_ms[0, 0, 0] == pytest.approx(140 - 20)
     np.testing.assert_allclose(found.mae_ms[0, 0, 1:], [15, 25])  # one group or the other
+
+
+def test_a_head_that_beats_its_own_median_only_gains_nothing() -> None:
+    """True lags 0 and 100 ms; the head says 200 or 400, its median is 400: better than that, worse than 50."""
+    true, group = np.tile([0.0, 100.0], 20), np.repeat(np.arange(20), 2)
+    lags = np.where(np.arange(40) % 5 < 2, 200.0, 400.0)[:, None, None]
+    found = lag_error(lags, true, group, resamples=200)
+    assert found.constant_mae_ms[0, 0, 0] - found.mae_ms[0, 0, 0] == pytest.approx(80.0)
+    assert found.best_mae_ms[0, 0, 0] == pytest.approx(50.0)
+    assert found.gain_ms[0, 0, 0] == pytest.approx(50.0 - 270.0)
+    assert found.gain_ms[0, 0, 2] < 0
 
 
 def test_lags_between_frames() -> None:

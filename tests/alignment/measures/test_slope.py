@@ -75,6 +75,22 @@ def test_frames_near_the_ends_and_silent_ones_are_left_out() -> None:
     assert np.isnan(short.slope).all()
 
 
+def test_a_frame_counts_where_it_hears_at_every_shift() -> None:
+    """A head that hears in the frames near its click only: with the click moved, other frames hear."""
+
+    def near(query_s: torch.Tensor, key_s: torch.Tensor, sound: torch.Tensor) -> torch.Tensor:
+        click_s = key_s[sound.sum(dim=-1).argmax(dim=1)]
+        return content(query_s, key_s, sound) * ((click_s[:, None] - query_s).abs() < 0.3)[..., None]
+
+    model, config = planted_model(near)
+    fit = shift_slope(model, Examples(Clicks([1.2], 61), config.data), config, CPU, shifts_ms=[-80, 0, 80])
+    # Of clicks at 1.12, 1.2 and 1.28 s, frames 25 to 35 (1.0 .. 1.4 s) hear all.
+    frames_s = np.arange(25, 36) / 25
+    expected = 1000 * (1.2 - frames_s).mean()
+    np.testing.assert_allclose(fit.slope[0, 0, 0], 1.0, atol=1e-4)
+    np.testing.assert_allclose(fit.intercept_ms[0, 0, 0], expected, atol=6.0)
+
+
 def test_the_line_is_that_of_least_squares() -> None:
     """Two groups; lags 0, 10, 50 and 20, 10, 30 ms at -10, 0 and 20 ms: pooled 10, 10, 40."""
     lags = np.array([[0.0, 10.0, 50.0], [20.0, 10.0, 30.0]])[:, :, None, None]

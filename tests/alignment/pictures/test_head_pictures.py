@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 from PIL import Image
 
-from avfusion.alignment.pictures.clip import save_figure
+from avfusion.alignment.pictures.clip import BYPASS_WARNING, TAUGHT_WARNING, save_figure
 from avfusion.alignment.pictures.controls import ablation_figure, slope_figure
 from avfusion.alignment.pictures.history import history_figure, read_history
 from avfusion.alignment.pictures.summary import summary_figure
@@ -75,6 +75,22 @@ def test_text_is_inside_apart_and_readable_at_320_pixels(name: str, layers: int)
     columns = layers if name == "summary" else 1  # a thumbnail of several layers is a column each
     pixels = min(text.get_fontsize() for text in texts) / 72 * 320 * columns / figure.get_figwidth()
     assert pixels >= 8
+
+
+@pytest.mark.parametrize("name", ["summary", "slopes", "ablation"])
+def test_warnings_stand_inside_and_apart(name: str) -> None:
+    warnings = [BYPASS_WARNING, TAUGHT_WARNING.format("null and guided")]
+    figure = {
+        "summary": lambda: summary_figure(planted_conditions(), LAGS_S, "set", warnings),
+        "slopes": lambda: slope_figure(planted_fits(), "set", warnings),
+        "ablation": lambda: ablation_figure(head_rows(planted_measures()), "set", warnings),
+    }[name]()
+    texts = seen_texts(figure)
+    said = " ".join(" ".join(text.get_text() for text in texts).split())
+    assert all(f"! {warning}" in said for warning in warnings)
+    renderer = figure.canvas.get_renderer()  # type: ignore[attr-defined]
+    boxes = [(text.get_text(), text.get_window_extent(renderer).shrunk(0.9, 0.8)) for text in texts]
+    assert [(a, b) for (a, one), (b, two) in combinations(boxes, 2) if one.overlaps(two)] == []
 
 
 def test_summary_strips_hold_the_maps_in_one_scale() -> None:

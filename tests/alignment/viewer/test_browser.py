@@ -305,6 +305,53 @@ def test_warnings_and_names_stand_on_the_page(chromium: Any, tmp_path: Path) -> 
     assert viewer.faults == []
 
 
+ODD = ["<!--<script>", "</script><!--", "]]>\u2028&amp;${x}`\\", "한 \U0001f600 $&", "long_" * 60]
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_odd_and_long_names_are_text_that_scrolls_nothing(chromium: Any, tmp_path: Path, name: str) -> None:
+    path = tmp_path / "odd.html"
+    write_viewer(path, [planted_scene(1.6, 1, 2, title=name, shifts=(0,))], title=name)
+    page = chromium.new_page(viewport={"width": 1280, "height": 900})
+    viewer = Viewer(page).open(path)
+    assert page.evaluate("document.getElementById('subtitle').textContent") == name
+    assert page.evaluate("document.querySelector('.about.face').title") == f"{name}:0 · own_sound"
+    assert viewer.state()["title"] == name
+    assert page.title() == f"{name}: what the heads listened to"
+    assert page.evaluate("document.documentElement.scrollWidth") <= 1280
+    text, box = (page.locator(where).first.bounding_box() for where in (".about.face .small", ".about.face"))
+    assert text["x"] + text["width"] <= box["x"] + box["width"] + 0.5
+    page.close()
+    assert viewer.faults == []
+
+
+def test_of_many_faces_the_chosen_one_and_all_heads_are_on_screen(chromium: Any, tmp_path: Path) -> None:
+    path = tmp_path / "many.html"
+    write_viewer(path, [planted_scene(9, 4, 8, title="many", shifts=(0,))])
+    page = chromium.new_page(viewport={"width": 1280, "height": 1010})
+    viewer = Viewer(page).open(path)
+    for chosen in (0, 5):
+        heights = [row.bounding_box()["height"] for row in page.locator(".row.face").all()]
+        assert heights[chosen] > 100
+        assert max(height for index, height in enumerate(heights) if index != chosen) < 30
+        page.evaluate("document.querySelectorAll('.row.face')[0].scrollIntoView()")
+        last = page.locator(".row.head").last.bounding_box()
+        assert last["y"] + last["height"] <= 1010
+        page.get_by_role("button", name="Face 6").click()
+        viewer.state()
+    page.close()
+    assert viewer.faults == []
+
+
+def test_the_heading_of_the_weights_stays_in_its_card(viewer: Viewer) -> None:
+    inside = viewer.page.evaluate(
+        """() => { const range = document.createRange(), right = (of) => of.getBoundingClientRect().right;
+        range.selectNodeContents(document.querySelector(".side .foot"));
+        return right(range) - right(document.querySelector("#tracks")); }"""
+    )
+    assert inside <= -5
+
+
 @pytest.mark.skipif(
     "AVFUSION_SCREENSHOTS" not in os.environ, reason="AVFUSION_SCREENSHOTS=docs draws docs/viewer-*.png"
 )

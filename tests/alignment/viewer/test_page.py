@@ -16,6 +16,7 @@ import soundfile
 from numpy.typing import NDArray
 from PIL import Image
 
+from avfusion.alignment.viewer import encoding
 from avfusion.alignment.viewer.encoding import mean_lags_ms, shift_slopes
 from avfusion.alignment.viewer.page import HeadView, ViewerFace, ViewerScene, write_viewer
 from avfusion.errors import AvfusionError
@@ -59,6 +60,31 @@ def test_weights_come_back_within_half_a_step_of_the_square_root(small: tuple[Vi
             assert np.abs(unpacked(found["scores"]) / 65535 - view.scores).max() < 1e-5
         without = unpacked(kept["faces"][number]["ablated"]["trained"]) / 65535
         assert np.abs(without - face.ablated["trained"]).max() < 1e-5
+
+
+def test_no_name_opens_a_tag(tmp_path: Path) -> None:
+    path = tmp_path / "viewer.html"
+    names = ["<!--<script>", "</script>", "/*VIEWER_JS*/ & <b>"]
+    write_viewer(path, [planted_scene(1, 1, 1, title=name, shifts=(0,)) for name in names], title=names[0])
+    found = re.search(r'id="data">(.*?)</script>', path.read_text(encoding="utf-8"), re.DOTALL)
+    assert found is not None
+    assert "<" not in found[1]
+    assert [scene["title"] for scene in page_of(path)["scenes"]] == names
+
+
+def test_sound_and_pictures_are_encoded_once_whatever_the_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[int] = []
+    real = encoding.encode_media
+    monkeypatch.setattr(encoding, "encode_media", lambda scene: calls.append(1) or real(scene))
+    scene = planted_scene(1, 1, 1, shifts=(-40, 0, 40))
+    with pytest.raises(AvfusionError, match="alone needs"):
+        write_viewer(tmp_path / "viewer.html", [scene], max_mb=0.05)
+    assert len(calls) == 1
+
+
+def test_fewer_levels_come_before_fewer_shifts() -> None:
+    steps = [(detail.shifted_levels, detail.shift_step, len(detail.shifts_of)) for detail in encoding.DETAILS]
+    assert steps == [(255, 1, 3), (63, 1, 3), (31, 1, 3), (31, 2, 3), (31, 2, 1)]
 
 
 def test_sound_and_pictures_come_back(small: tuple[ViewerScene, Path, int]) -> None:
