@@ -101,7 +101,7 @@ def test_looking_changes_no_random_state_and_no_mode(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("setting", ["concat", "video"])
 def test_a_model_without_cross_attention_has_no_alignment(tmp_path: Path, setting: str) -> None:
-    config = tiny_run()
+    config = tiny_run("--report.epoch_figures=20")
     if setting == "concat":
         config.model.fusion.kind = "concat"
     else:

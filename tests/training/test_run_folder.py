@@ -11,7 +11,7 @@ import pytest
 from avfusion.config import Config
 from avfusion.errors import UsageError
 from avfusion.training import run_folder
-from avfusion.training.run_folder import make_run_folder
+from avfusion.training.run_folder import hold_run_folder, keep_config, make_run_folder
 
 
 class OneSecond(datetime):
@@ -31,7 +31,7 @@ def test_runs_that_begin_in_the_same_second_get_folders_of_their_own(
         folders = list(pool.map(lambda _: make_run_folder(Config(), "synthetic"), range(8)))
     names = {str(folder) for folder in folders}
     assert names == {"runs/synthetic-20260102-030405"} | {f"runs/synthetic-20260102-030405-{n}" for n in range(2, 9)}
-    assert all((folder / "config.yaml").is_file() and (folder / "checkpoints").is_dir() for folder in folders)
+    assert all(folder.is_dir() and not any(folder.iterdir()) for folder in folders)
 
 
 def test_a_named_folder_is_taken_again_until_it_holds_a_checkpoint(tmp_path: Path) -> None:
@@ -41,6 +41,10 @@ def test_a_named_folder_is_taken_again_until_it_holds_a_checkpoint(tmp_path: Pat
     (folder / "log.jsonl").write_text("")
     (folder / "alignment" / "epochs").mkdir(parents=True)
     assert make_run_folder(config, "x") == folder
+    keep_config(config, folder)
+    with hold_run_folder(folder):
+        assert make_run_folder(config, "x") == folder  # who holds it is asked next
+    (folder / "checkpoints").mkdir()
     (folder / "checkpoints" / "last.pt").write_bytes(b"")
     with pytest.raises(UsageError, match=r"already exists; go on with it by `python train\.py --resume"):
         make_run_folder(config, "x")
