@@ -165,7 +165,8 @@ def join_world(pick_device: Callable[[int | None], torch.device]) -> Iterator[Wo
         yield ALONE
         return
     store, rank, size = next(iter(rendezvous("env://", timeout=TIMEOUT)))
-    watch = _Watch(PrefixStore("watch", store), rank, size)
+    # A connection of its own: while the groups are made, one process may wait on the other for as long as it takes.
+    watch = _Watch(PrefixStore("watch", store.clone()), rank, size)
     watch.start()
     try:
         device = pick_device(local_rank_of_torchrun())

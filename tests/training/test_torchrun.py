@@ -179,7 +179,8 @@ def test_when_one_fails_the_other_ends_with_its_cause(how: str, cause: str) -> N
 def test_under_torchrun_a_failing_process_ends_the_run_with_its_cause() -> None:
     found = run_script("tests/training/failing_rank.py", "raises", processes=2, timeout=60)
     assert found.returncode != 0
-    assert "error: clip_7 cannot be read" in found.stderr
+    # Said by whichever comes first: the one that fails, or the one that learns of it and ends before.
+    assert "clip_7 cannot be read" in found.stderr
     assert "sum" not in found.stdout
 
 
