@@ -44,7 +44,7 @@ class StepLoss(nn.Module):
         super().__init__()
         self.model = model
         self._settings, self._device = config.train, device
-        self._detect = torch.compile(model, dynamic=True) if config.train.compile else model
+        self._detect = torch.compile(model) if config.train.compile else model
         self._everyone = world if world.size > 1 and config.train.loss.negatives == "batch" else None
 
     def forward(self, part: Batch, counts: Mapping[str, Tensor]) -> Tensor:
