@@ -62,7 +62,7 @@ def evaluate_run(options: argparse.Namespace, overrides: list[str]) -> None:
     config_path = run_dir / "config.yaml"
     if not config_path.is_file():
         raise UsageError(f"{run_dir}: no config.yaml there; expected a folder that train.py made")
-    from avfusion.checkpoint import read_checkpoint
+    from avfusion.checkpoint import read_checkpoint, refuse_another_model
 
     checkpoint = run_dir / "checkpoints" / f"{options.checkpoint or 'best'}.pt"
     config, content = load_config(config_path, overrides), read_checkpoint(checkpoint)
@@ -117,17 +117,6 @@ def score_and_report(
         if logger is not None:
             logger.close()
         held.close()
-
-
-def refuse_another_model(own: Config, config: Config) -> None:
-    """A checkpoint fixes its model and what the model sees: neither an override nor ``config.yaml`` can change them."""
-    fixed = ("num_mels", "crop_size", "region")
-    changed = [f"data.{key}" for key in fixed if getattr(own.data, key) != getattr(config.data, key)]
-    changed += ["model"] * (own.model != config.model)
-    if changed:
-        raise UsageError(
-            f"{', '.join(changed)}: fixed by the checkpoint, but different on the command line or in config.yaml"
-        )
 
 
 def read_otherwise(own: Config, config: Config) -> list[str]:

@@ -172,6 +172,25 @@ def load_weights(model: ActiveSpeakerDetector, weights: Mapping[str, torch.Tenso
     model.load_state_dict(plain)
 
 
+def refuse_another_model(own: Config, config: Config) -> None:
+    """A checkpoint fixes its model and what the model sees: neither an override nor ``config.yaml`` can change them.
+
+    Args:
+        own: the checkpoint's configuration.
+        config: what it is asked to run with.
+
+    Raises:
+        UsageError: they differ in that.
+    """
+    fixed = ("num_mels", "crop_size", "region")
+    changed = [f"data.{key}" for key in fixed if getattr(own.data, key) != getattr(config.data, key)]
+    changed += ["model"] * (own.model != config.model)
+    if changed:
+        raise UsageError(
+            f"{', '.join(changed)}: fixed by the checkpoint, but different on the command line or in config.yaml"
+        )
+
+
 def model_of(content: Mapping[str, Any], where: Path) -> tuple[ActiveSpeakerDetector, Config]:
     """Rebuilds the model of a checkpoint's content, in evaluation mode, on the CPU.
 

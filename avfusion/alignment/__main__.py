@@ -64,20 +64,14 @@ def main() -> None:
     config_path = options.run / "config.yaml"
     if not config_path.is_file():
         raise UsageError(f"{options.run}: no config.yaml there; expected a folder that train.py made")
-    from avfusion.checkpoint import load_model
+    from avfusion.checkpoint import load_model, refuse_another_model
     from avfusion.config import load_config
     from avfusion.models.head_edit import grid_of_heads
 
     model, trained, _ = load_model(options.run / "checkpoints" / f"{options.checkpoint}.pt")
     grid_of_heads(model)  # a model without heads is told before anything is read
     config = load_config(config_path, overrides)
-    fixed = ("num_mels", "crop_size", "region")
-    changed = [f"data.{key}" for key in fixed if getattr(trained.data, key) != getattr(config.data, key)]
-    changed += ["model"] * (trained.model != config.model)
-    if changed:
-        raise UsageError(
-            f"{', '.join(changed)}: fixed by the checkpoint, but different on the command line or in config.yaml"
-        )
+    refuse_another_model(trained, config)
     import torch
 
     from avfusion.data.examples import Examples

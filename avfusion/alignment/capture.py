@@ -18,7 +18,7 @@ from torch import Tensor
 from tqdm import tqdm
 
 from avfusion.alignment.listening import HeardLayer, listen_to_heads
-from avfusion.alignment.pictures.clip import ClipAlignment
+from avfusion.alignment.pictures.clip import ClipAlignment, map_warnings
 from avfusion.clock import AUDIO_FRAMES_PER_VIDEO_FRAME, AUDIO_HZ, VIDEO_HZ
 from avfusion.config import Config
 from avfusion.data.batching import Batch, ClipLoader, collate, group_by_length
@@ -253,6 +253,11 @@ def capture_clip(
         audio_bypass=config.model.fusion.audio_bypass,
         losses=terms_on(config.train.loss),
     )
+
+
+def model_warnings(config: Config) -> list[str]:
+    """What to know of a model before anything is read out of its maps."""
+    return map_warnings(config.model.fusion.audio_bypass, terms_on(config.train.loss))
 
 
 def pick_examples(tracks: Sequence[FaceTrack], per_role: int) -> list[int]:

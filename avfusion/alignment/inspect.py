@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import torch
 
+from avfusion.alignment.capture import model_warnings
 from avfusion.alignment.controls import CONTROLS, untrained
 from avfusion.alignment.heads.collect import collect_heads
 from avfusion.alignment.inspection import Inspection, ModelFindings
@@ -24,7 +25,6 @@ from avfusion.alignment.measures.events import event_error
 from avfusion.alignment.measures.resampling import group_of
 from avfusion.alignment.measures.slope import SHIFTS_MS, SlopeFit, margin_seconds, shift_slope
 from avfusion.alignment.verdict import MIN_GROUPS, TRAINED, UNTRAINED
-from avfusion.alignment.viewer.scenes import model_warnings
 from avfusion.config import Config
 from avfusion.data.examples import Examples
 from avfusion.errors import AvfusionError, UsageError

@@ -112,6 +112,15 @@ class Examples(Dataset[Example]):
         return len(self.dataset.tracks)
 
     def __getitem__(self, request: Request) -> Example:
+        # As a worker does it: more threads add up in another order, and the last bit would tell who made the clip.
+        threads = torch.get_num_threads()
+        torch.set_num_threads(1)
+        try:
+            return self._example(request)
+        finally:
+            torch.set_num_threads(threads)
+
+    def _example(self, request: Request) -> Example:
         draws = Draws(self.seed, request.epoch, request.track) if self.augment else None
         dropped = None
         clip = self._clip(request, draws)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import resource
 import sys
 import time
 from collections.abc import Iterator
@@ -44,17 +43,20 @@ class Throughput:
             frames: real face-frames learnt from, over all processes.
         """
         seconds = max(time.monotonic() - self._began, 1e-9)
-        numbers = {
-            "frames_per_s": frames / seconds,
-            "data_wait_percent": 100 * self._waited_s / seconds,
-            "peak_memory_mb": peak_memory_mb(),
-        }
+        numbers = {"frames_per_s": frames / seconds, "data_wait_percent": 100 * self._waited_s / seconds}
+        peak = peak_memory_mb()
+        if peak is not None:
+            numbers["peak_memory_mb"] = peak
         if self._device.type == "cuda":
             numbers["peak_gpu_memory_mb"] = torch.cuda.max_memory_allocated(self._device) / MEGABYTE
         return numbers
 
 
-def peak_memory_mb() -> float:
-    """The most memory that this process has held so far, in MiB; its workers have their own."""
+def peak_memory_mb() -> float | None:
+    """The most memory that this process has held so far, in MiB; its workers have their own. None on Windows."""
+    try:
+        import resource
+    except ImportError:
+        return None
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak / MEGABYTE if sys.platform == "darwin" else peak / 1024  # bytes there, KiB elsewhere

@@ -11,28 +11,7 @@ from avfusion.data.batching import ClipLoader, TrainingSampler, collate, group_b
 from avfusion.data.clips import Clip
 from avfusion.data.examples import Examples, Request
 from avfusion.errors import AvfusionError
-from avfusion.tracks import FaceTrack
-
-
-class Ramp:
-    """Tracks of given lengths; pixel and sound of frame ``i`` of track ``k`` say so: ``10 k + i``."""
-
-    name = "ramp"
-
-    def __init__(self, lengths: list[int]) -> None:
-        self.tracks = [
-            FaceTrack(f"v{k}", f"v{k}:0", 0.0, np.arange(n) % 2 == 0, np.zeros((n, 4), np.float32), f"v{k}")
-            for k, n in enumerate(lengths)
-        ]
-        self.reads = 0
-
-    def read(self, index: int, first_frame: int = 0, num_frames: int | None = None) -> Clip:
-        self.reads += 1
-        track = self.tracks[index]
-        last = track.num_frames if num_frames is None else first_frame + num_frames
-        values = 10 * index + np.arange(first_frame, last)
-        crops = np.broadcast_to(values[:, None, None], (len(values), 16, 16)).astype(np.uint8)
-        return Clip(crops, np.repeat(values / 1000, 640).astype(np.float32), track.speaking[first_frame:last])
+from tests.data.ramp import Ramp
 
 
 def data_config(**changes: object) -> DataConfig:

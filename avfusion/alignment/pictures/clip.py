@@ -9,7 +9,7 @@ Figures are built without pyplot: no window system is asked for, and nothing kee
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -55,6 +55,18 @@ COLOR_MAP = "inferno"
 CLIP_DPI = 110
 
 
+def map_warnings(audio_bypass: bool, losses: Collection[str]) -> list[str]:
+    """What to know of a model before anything is read out of its maps.
+
+    Args:
+        audio_bypass: sound also reaches the classifier around the attention.
+        losses: names of the terms that the model was trained with.
+    """
+    taught = [name for name in TEACHES if name in losses]
+    warnings = [BYPASS_WARNING] if audio_bypass else []
+    return warnings + [TAUGHT_WARNING.format(" and ".join(taught))] * bool(taught)
+
+
 @dataclass(frozen=True)
 class ClipAlignment:
     """One clip as a model saw, heard and judged it.
@@ -86,9 +98,7 @@ class ClipAlignment:
     @property
     def warnings(self) -> list[str]:
         """What to know before anything is read out of the maps."""
-        taught = [name for name in TEACHES if name in self.losses]
-        warnings = [BYPASS_WARNING] if self.audio_bypass else []
-        return warnings + [TAUGHT_WARNING.format(" and ".join(taught))] * bool(taught)
+        return map_warnings(self.audio_bypass, self.losses)
 
     def __post_init__(self) -> None:
         frames, keys = len(self.speaking), len(self.log_mel)

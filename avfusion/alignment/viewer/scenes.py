@@ -17,10 +17,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from avfusion.alignment.capture import AlignedClip, Change, align_tracks
+from avfusion.alignment.capture import AlignedClip, Change, align_tracks, model_warnings
 from avfusion.alignment.controls import OtherSound, shifted, untrained
 from avfusion.alignment.measures.ablation import score_edited
-from avfusion.alignment.pictures.clip import BYPASS_WARNING, TAUGHT_WARNING, TEACHES
 from avfusion.alignment.probe import pick_probes
 from avfusion.alignment.viewer.page import HALF_WIDTH_S, HeadView, ViewerFace, ViewerScene
 from avfusion.clock import AUDIO_HZ, SAMPLES_PER_VIDEO_FRAME, VIDEO_HZ
@@ -29,7 +28,6 @@ from avfusion.data.augment.mixing import looped
 from avfusion.data.examples import Example, Examples, Request
 from avfusion.errors import AvfusionError
 from avfusion.models import ActiveSpeakerDetector
-from avfusion.models.losses import terms_on
 from avfusion.tracks import FaceTrack
 
 SHIFTS_MS = tuple(range(-200, 201, 40))
@@ -94,13 +92,6 @@ def build_scenes(
         _scene(examples, track, spans[track], views, without, other if may_swap else None, words, notes)
         for track in spans
     ]
-
-
-def model_warnings(config: Config) -> list[str]:
-    """What to know of a model before anything is read out of its maps; as in the clip figure."""
-    taught = [name for name in TEACHES if name in terms_on(config.train.loss)]
-    warnings = [BYPASS_WARNING] if config.model.fusion.audio_bypass else []
-    return warnings + [TAUGHT_WARNING.format(" and ".join(taught))] * bool(taught)
 
 
 def pick_scenes(tracks: Sequence[FaceTrack], count: int = NUM_SCENES) -> list[int]:

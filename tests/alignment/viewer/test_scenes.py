@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import torch
 
-from avfusion.alignment.capture import AlignedClip, align_tracks
+from avfusion.alignment.capture import AlignedClip, align_tracks, model_warnings
 from avfusion.alignment.controls import OtherSound, shifted
 from avfusion.alignment.measures.ablation import score_edited
-from avfusion.alignment.viewer.scenes import build_scenes, faces_beside, joined, lag_maps, model_warnings, pick_scenes
+from avfusion.alignment.viewer.scenes import build_scenes, faces_beside, joined, lag_maps, pick_scenes
 from avfusion.config import Config
 from avfusion.data.examples import Examples
 from avfusion.data.open import open_dataset
