@@ -1,21 +1,28 @@
-"""Scores a run, or any score file, by the rules of AVA-ActiveSpeaker.
+"""Scores a run, or any score file, by the rules of AVA-ActiveSpeaker and of the field's other benchmarks.
 
 python eval.py runs/NAME [--split=val] [--checkpoint=best] [--out=DIR] [--section.key=value ...]
-python eval.py --scores pred.csv --labels gt.csv                 no checkpoint needed
+python eval.py runs/A runs/B runs/C [--split=val] [--out=DIR]    runs side by side
+python eval.py runs/NAME --suite=robustness [--out=DIR]          sound moved, replaced, noisy; pictures damaged
+python eval.py --scores pred.csv --labels gt.csv [--against other.csv] [--conditions=CSV] [--categories=CSV] [--out=DIR]
+python eval.py --scores pred.csv --labels gt --protocol=asw|columbia [--out=DIR]
+python eval.py --scores pred.csv --diarization [--rttm ref.rttm | --labels gt.csv] [--identities=CSV] [--out=DIR]
 torchrun --nproc-per-node=8 eval.py runs/NAME ...                the scoring shared by several processes
+
+With --scores no model is needed: any model's scores can be judged. Of the overrides only --report.bootstrap and
+--diarization.* count there.
 """
 
 from __future__ import annotations
 
 import argparse
 import io
-import json
 import sys
 from contextlib import ExitStack, nullcontext, redirect_stderr
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from avfusion.config import Config, config_from_dict, load_config
+from avfusion.config import Config, config_from_dict, load_config, with_overrides
 from avfusion.errors import CommandParser, UsageError, run_command, split_overrides
 
 if TYPE_CHECKING:
@@ -24,41 +31,98 @@ if TYPE_CHECKING:
 
 def main() -> None:
     """Reads the command line and evaluates."""
+    overrides, rest = split_overrides(sys.argv[1:])
+    options = command_line().parse_args(rest)
+    if options.scores:
+        evaluate_scores(options, overrides)
+        return
+    for name in ("labels", "against", "protocol", "conditions", "categories", "diarization", "rttm", "identities"):
+        if getattr(options, name):
+            raise UsageError(f"--{name} belongs to a score file; give that with --scores=CSV")
+    if not options.runs:
+        raise UsageError("expected the folder of a run, or --scores and --labels; see python eval.py --help")
+    if len(options.runs) > 1:
+        from avfusion.training.side_by_side import compare_runs
+
+        if options.suite or options.checkpoint:
+            raise UsageError("several runs are compared as their reports stand; leave out --suite and --checkpoint")
+        compare_runs(options.runs, options.split, options.out, overrides)
+    elif options.suite:
+        from avfusion.robustness.command import evaluate_robustness
+
+        evaluate_robustness(options.runs[0], options.checkpoint or "best", options.split, options.out, overrides)
+    else:
+        evaluate_run(options, overrides)
+
+
+def command_line() -> CommandParser:
+    """What may be given."""
     parser = CommandParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
     )
-    parser.add_argument("run", type=Path, nargs="?", help="folder of a run that train.py made")
+    parser.add_argument("runs", type=Path, nargs="*", metavar="RUN", help="folder of a run that train.py made")
     parser.add_argument("--split", help="split to score (default: the run's validation split)")
     parser.add_argument("--checkpoint", choices=["best", "last"], help="which checkpoint of the run (default: best)")
-    parser.add_argument("--out", type=Path, help="where to write (default: the run folder)")
+    parser.add_argument("--out", type=Path, help="where to write (default: the run folder; of --scores: nowhere)")
+    parser.add_argument("--suite", choices=["robustness"], help="measure this, not the report")
     parser.add_argument("--scores", type=Path, help="a score file: AVA columns and score")
-    parser.add_argument("--labels", type=Path, help="the label file that goes with it: AVA columns")
-    overrides, rest = split_overrides(sys.argv[1:])
-    options = parser.parse_args(rest)
-    if options.scores or options.labels:
-        others = options.run or options.split or options.checkpoint or options.out or overrides
-        if others or not (options.scores and options.labels):
-            raise UsageError("--scores and --labels go together, and without a run folder or other options")
-        evaluate_files(options.scores, options.labels)
-    elif options.run:
-        evaluate_run(options, overrides)
-    else:
-        raise UsageError("expected the folder of a run, or --scores and --labels; see python eval.py --help")
+    parser.add_argument("--labels", type=Path, help="the labels that go with it")
+    parser.add_argument("--against", type=Path, help="a second score file of the same rows, to compare with")
+    parser.add_argument("--protocol", choices=["ava", "asw", "columbia"], help="rules and label format (default: ava)")
+    parser.add_argument("--conditions", type=Path, help="labels of AVA-Speech: figures per condition of the sound")
+    parser.add_argument("--categories", type=Path, help="CSV of video_id,category: figures per category")
+    parser.add_argument("--diarization", action="store_true", help="turn the scores into who speaks when")
+    parser.add_argument("--rttm", type=Path, help="reference of the diarization, a file or a folder")
+    parser.add_argument("--identities", type=Path, help="CSV of video_id,entity_id,speaker: whose face a track shows")
+    return parser
 
 
-def evaluate_files(scores: Path, labels: Path) -> None:
-    """Prints the figures of a score file as JSON."""
-    from avfusion.evaluation.join import join
-    from avfusion.evaluation.report import evaluate
-    from avfusion.tracks import read_labels, read_scores
+def evaluate_scores(options: argparse.Namespace, overrides: list[str]) -> None:
+    """Judges a score file, of any model."""
+    if options.runs or options.split or options.checkpoint or options.suite:
+        raise UsageError("--scores goes without the folder of a run, --split, --checkpoint and --suite")
+    other = [text for text in overrides if not text.startswith(("--report.bootstrap=", "--diarization."))]
+    if other:
+        raise UsageError(f"{other[0]}: a score file is judged by --report.bootstrap and --diarization.* alone")
+    config = with_overrides(Config(), overrides)
+    protocol = options.protocol or "ava"
+    if options.diarization:
+        from avfusion.evaluation.diarization.command import evaluate_diarization
+        from avfusion.evaluation.diarization.segments import Segmentation
 
-    report = evaluate(join(read_labels(labels), read_scores(scores)))
-    print(json.dumps(report.to_dict(), indent=2))
+        if options.against or options.conditions or options.categories or options.protocol:
+            raise UsageError("--diarization goes with --rttm or --labels, --identities and --out alone")
+        rules = Segmentation(**asdict(config.diarization))
+        evaluate_diarization(options.scores, rules, options.rttm, options.labels, options.identities, options.out)
+        return
+    if options.rttm or options.identities:
+        raise UsageError("--rttm and --identities go with --diarization")
+    if not options.labels:
+        raise UsageError("--scores needs --labels, or --diarization; see python eval.py --help")
+    if protocol == "ava":
+        from avfusion.evaluation.score_files import evaluate_files
+
+        evaluate_files(
+            options.scores,
+            options.labels,
+            against=options.against,
+            conditions=options.conditions,
+            categories=options.categories,
+            out=options.out,
+            resamples=config.report.bootstrap,
+            command=sys.argv,
+        )
+        return
+    if options.against or options.conditions or options.categories:
+        raise UsageError(f"--against, --conditions and --categories go with --protocol=ava, not with {protocol}")
+    from avfusion.evaluation.protocols.command import evaluate_protocol
+
+    evaluate_protocol(protocol, options.scores, options.labels, options.out, config.report.bootstrap, sys.argv)
 
 
 def evaluate_run(options: argparse.Namespace, overrides: list[str]) -> None:
     """Scores one split with a run's checkpoint and writes the report."""
-    run_dir: Path = options.run
+    run_dir: Path = options.runs[0]
     config_path = run_dir / "config.yaml"
     if not config_path.is_file():
         raise UsageError(f"{run_dir}: no config.yaml there; expected a folder that train.py made")
@@ -93,7 +157,7 @@ def score_and_report(
     from avfusion.training.report import report_run
     from avfusion.training.run_folder import hold_run_folder, read_skipped
 
-    run_dir, split = options.run, options.split or config.data.val_split
+    run_dir, split = options.runs[0], options.split or config.data.val_split
     with nullcontext() if world.is_main else redirect_stderr(io.StringIO()):  # the main process tells it all
         dataset = open_dataset(config.data, split, kept=read_skipped(run_dir, config.data))
     examples = Examples(dataset, config.data)

@@ -253,6 +253,17 @@ class ReportConfig:
 
 
 @dataclass
+class DiarizationConfig:
+    """How scores over time become stretches of speech."""
+
+    smooth_s: float = _number(0.2, low=0)  # moving average over this long; 0: none
+    onset: float = _number(0.5, low=0, high=1)  # speech starts where the score reaches this
+    offset: float = _number(0.4, low=0, high=1)  # and ends where it falls below this; not above onset
+    min_speech_s: float = _number(0.2, low=0)  # shorter stretches are dropped, once pauses are filled
+    min_pause_s: float = _number(0.3, low=0)  # shorter pauses are filled
+
+
+@dataclass
 class WandbConfig:
     """Weights & Biases. ``auto`` is online when logged in, else offline."""
 
@@ -276,4 +287,5 @@ class Config:
     model: ModelConfig = field(default_factory=ModelConfig)
     train: TrainConfig = field(default_factory=TrainConfig)
     report: ReportConfig = field(default_factory=ReportConfig)
+    diarization: DiarizationConfig = field(default_factory=DiarizationConfig)
     wandb: WandbConfig = field(default_factory=WandbConfig)
