@@ -119,8 +119,10 @@ def train(config: Config, config_name: str, resume_dir: Path | None) -> None:
 
 def open_data(config: Config, resume_dir: Path | None, world: World) -> tuple[ClipDataset, ClipDataset]:
     """The training and the validation split; all processes leave out the tracks that the main one finds unusable."""
+    from avfusion.checkpoint import load_encoders
     from avfusion.data.augment.folders import open_folders
     from avfusion.data.open import open_splits
+    from avfusion.models import build_model
     from avfusion.training.run_folder import read_skipped
 
     splits = [config.data.train_split, config.data.val_split]
@@ -128,6 +130,8 @@ def open_data(config: Config, resume_dir: Path | None, world: World) -> tuple[Cl
         kept = {} if resume_dir is None else read_skipped(resume_dir, config.data)
         opened = open_splits(config.data, splits, training=True, kept=kept)
         open_folders(config.data.augment)  # a wrong one is told before anything is written
+        if config.train.encoders is not None and resume_dir is None:
+            load_encoders(build_model(config.model, config.data.num_mels), Path(config.train.encoders))
         world.broadcast({split: dataset.skipped for split, dataset in zip(splits, opened, strict=True)})
     else:
         kept = world.broadcast(None)

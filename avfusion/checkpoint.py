@@ -172,6 +172,21 @@ def load_weights(model: ActiveSpeakerDetector, weights: Mapping[str, torch.Tenso
     model.load_state_dict(plain)
 
 
+ENCODERS = ("visual.", "audio.")
+
+
+def load_encoders(model: ActiveSpeakerDetector, path: Path) -> None:
+    """Loads the encoders of picture and sound of another model; all else of ``model`` stays as it is.
+
+    Raises:
+        AvfusionError: the file is no checkpoint, or its encoders are of another build; the message lists what differs.
+    """
+    content = read_checkpoint(path)
+    weights = content.get("ema") or content["model"]
+    own = {key: value for key, value in model.state_dict().items() if not key.startswith(ENCODERS)}
+    load_weights(model, own | {key: value for key, value in weights.items() if key.startswith(ENCODERS)}, path)
+
+
 def refuse_another_model(own: Config, config: Config) -> None:
     """A checkpoint fixes its model and what the model sees: neither an override nor ``config.yaml`` can change them.
 

@@ -12,23 +12,19 @@ OUT/table.json and OUT/table.md are written. Intervals are explained there and i
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
 import os
 import platform
 import shlex
-import subprocess
 import sys
-import time
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from avfusion.config import Config, RunConfig, config_from_dict, load_config, to_flat_dict
-from avfusion.errors import AvfusionError, CommandParser, UsageError, run_command, split_overrides
-from avfusion.files import whole_text_file
+from avfusion.config import Config, config_from_dict, load_config
+from avfusion.errors import CommandParser, UsageError, run_command, split_overrides
+from benchmarks.many_runs import REPOSITORY, Run, read_json, read_minutes, read_names, read_seeds, train
 
-REPOSITORY = Path(__file__).resolve().parent.parent
 DEFAULT_CONFIG = REPOSITORY / "configs" / "synthetic.yaml"
 MAIN = "full"
 MODELS = {
@@ -41,20 +37,6 @@ MODELS = {
 CHOSEN_HERE = ("run.dir", "run.seed", "model.fusion.kind", "model.fusion.heads", "model.modality")
 ALWAYS = ["--wandb.mode=disabled", "--report.figures_per_role=0", "--report.offset_accuracy=false"]
 SPLIT = "test"
-
-
-@dataclass(frozen=True)
-class Run:
-    """One training: its model, its seed (as text), its folder."""
-
-    model: str
-    seed: str
-    folder: Path
-
-    @property
-    def finished(self) -> bool:
-        """Whether train.py came to its end."""
-        return (self.folder / "report.json").is_file()
 
 
 def main() -> None:
@@ -105,82 +87,8 @@ def plan_runs(out: Path, models: str, seeds: str) -> list[Run]:
     Raises:
         UsageError: a model or a seed that is none, or one that is named twice.
     """
-    chosen, numbers = models.split(","), seeds.split(",")
-    unknown = [name for name in chosen if name not in MODELS]
-    if unknown:
-        raise UsageError(f"--models={models}: {unknown[0]!r} is none of {', '.join(MODELS)}")
-    wrong = [seed for seed in numbers if not (seed.isdecimal() and seed.isascii() and seed == str(int(seed)))]
-    if wrong:
-        raise UsageError(f"--seeds={seeds}: {wrong[0]!r} is no seed; give whole numbers with commas, such as 0,1,2")
-    if len(set(chosen)) < len(chosen) or len(set(numbers)) < len(numbers):
-        raise UsageError(f"--models={models} --seeds={seeds}: something is named twice; name each once")
+    chosen, numbers = read_names("--models", models, MODELS), read_seeds(seeds)
     return [Run(model, seed, out / f"{model}-{seed}") for seed in numbers for model in chosen]
-
-
-def train(run: Run, config_path: Path, settings: list[str], config: Config) -> None:
-    """Trains one run, or goes on with it, unless it is finished; adds up its wall time in ``minutes.json``.
-
-    Raises:
-        UsageError: the folder holds a training with other settings.
-        AvfusionError: the training failed.
-    """
-    config_file = run.folder / "config.yaml"
-    if config_file.is_file():
-        changed = differing_keys(load_config(config_file), config)
-        if changed:
-            raise UsageError(
-                f"{run.folder}: a training with other settings is there ({', '.join(changed)}); choose another OUT or"
-                " remove it"
-            )
-    if run.finished:
-        return
-    if config_file.is_file():
-        arguments = ["--resume", str(run.folder)]
-    else:
-        arguments = [os.path.relpath(config_path), *settings, f"--run.dir={run.folder}"]
-    script = os.path.relpath(REPOSITORY / "train.py")  # the run's report shows the command, which others may repeat
-    before = read_minutes(run)
-    began = time.monotonic()
-    with subprocess.Popen([sys.executable, script, *arguments]) as training:
-        code = None
-        while code is None:  # noted as it goes, so that a kill loses a quarter of a minute at most
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                code = training.wait(timeout=15)
-            if run.folder.is_dir():
-                write_minutes(run, before + (time.monotonic() - began) / 60)
-    if code != 0:
-        raise AvfusionError(f"{run.folder}: train.py ended with exit code {code}; the same command goes on from there")
-
-
-def differing_keys(there: Config, asked: Config) -> list[str]:
-    """The keys in which two configurations differ, leaving out where a run is written and what it runs on."""
-    one, other = (to_flat_dict(replace(config, run=RunConfig(seed=config.run.seed))) for config in (there, asked))
-    return [f"{key}: {one[key]}, now {other[key]}" for key in one if one[key] != other[key]]
-
-
-def read_minutes(run: Run) -> float:
-    """Wall time that went into a training so far."""
-    path = run.folder / "minutes.json"
-    return float(read_json(path)["minutes"]) if path.is_file() else 0.0
-
-
-def write_minutes(run: Run, minutes: float) -> None:
-    """Notes the wall time of a training."""
-    with whole_text_file(run.folder / "minutes.json") as file:
-        file.write(json.dumps({"minutes": minutes}) + "\n")
-
-
-def read_json(path: Path) -> dict[str, Any]:
-    """Reads a file that a training wrote.
-
-    Raises:
-        AvfusionError: it is damaged.
-    """
-    try:
-        content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise AvfusionError(f"{path}: damaged ({error}); remove it, and the same command goes on from there") from error
-    return content
 
 
 def write_table(out: Path, runs: list[Run]) -> None:
@@ -188,8 +96,8 @@ def write_table(out: Path, runs: list[Run]) -> None:
     from avfusion.data.open import open_dataset
     from avfusion.data.synthetic import HARD_ROLES
     from avfusion.evaluation.benchmark import Benchmark
+    from avfusion.offsets import IN_SYNC_ROLES
     from avfusion.shortcuts import score_shortcuts
-    from avfusion.training.report import IN_SYNC_ROLES
 
     config = common_config(runs)
     clips = InMemory(open_dataset(config.data, SPLIT))

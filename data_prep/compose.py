@@ -4,6 +4,7 @@
 
 Each source clip is cropped once; several scenes share its crops: its own sound, clean and with interferers; sound of
 another clip or another voice; its own sound shifted; none; a still face under somebody's voice; two faces side by side.
+With ``--overlaps`` also two faces that talk at once, where each of two voices is a face's own or from another clip.
 A clip that never speaks is seen under somebody's voice; one without a sound stream is left out, because nobody can tell
 when it speaks. A killed run goes on where it stopped. ``OUT/truth/<split>.csv`` tells how every scene was made.
 """
@@ -26,8 +27,10 @@ from tqdm import tqdm
 from avfusion.clock import SAMPLES_PER_VIDEO_FRAME
 from avfusion.data.compose import Scene, SourceClip, compose_scene, still_order, to_reference_level
 from avfusion.data.compose_plan import ClipFacts, Recipe, plan_scenes, split_names
+from avfusion.data.compose_truth import scene_truth
 from avfusion.data.prepared_tables import TrackRow
 from avfusion.data.prepared_writer import LeftOut, PreparedWriter, SceneRecord, crops_path, safe_name
+from avfusion.data.scene_truth import write_truth
 from avfusion.errors import AvfusionError, CommandParser, UsageError, run_command
 from avfusion.faces.crop import CROP_SCALE
 from avfusion.files import whole_file
@@ -67,6 +70,9 @@ def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("--noise", type=Path, help=f"noises of at least {MIN_NOISE_S:g} s (shorter files are left out)")
     parser.add_argument("--corpora", help=f"comma-separated (default: all but {', '.join(NOT_BY_DEFAULT)})")
+    parser.add_argument(
+        "--overlaps", type=int, default=0, help="rounds of four scenes of two voices at once per set (default: 0)"
+    )
     parser.add_argument("--limit", type=int, help="at most this many clips of each talker")
     parser.add_argument("--crop-size", type=int, default=112, help="height and width of the crops (default: 112)")
     parser.add_argument("--seed", type=int, default=0, help="of everything that is drawn (default: 0)")
@@ -78,6 +84,8 @@ def compose_dataset(options: argparse.Namespace, command: str) -> None:
         raise UsageError(f"--crop-size={options.crop_size}: expected an even number from 16")
     if options.limit is not None and options.limit < 1:
         raise UsageError(f"--limit={options.limit}: expected at least 1 clip of each talker")
+    if options.overlaps < 0:
+        raise UsageError(f"--overlaps={options.overlaps}: expected 0 or more")
     listed, faceless = list_clips(options.clips)
     if faceless:
         print(f"left out {len(faceless)} clips without a face in boxes.csv, first: {faceless[0]}", file=sys.stderr)
@@ -90,13 +98,14 @@ def compose_dataset(options: argparse.Namespace, command: str) -> None:
         "crop_scale": CROP_SCALE,
         "clips": _digest([f"{entry.clip_id} {entry.split}" for entry in entries]),
         "sounds": _digest([str(sorted(voices.items())), str(sorted(noises.items()))]),
+        **({"overlaps": options.overlaps} if options.overlaps else {}),
     }
     writer = PreparedWriter(options.out, options.out.resolve().name, command, options.crop_size, settings)
     if writer.is_finished:
         print(f"{options.out} is finished already: {len(writer.scenes)} scenes")
         return
     clips, soundless = _source_clips(entries, writer, options.crop_size)
-    recipes = plan_scenes([clip.facts for clip in clips.values()], voices, noises, options.seed)
+    recipes = plan_scenes([clip.facts for clip in clips.values()], voices, noises, options.seed, options.overlaps)
     sounds = {"speech": options.speech, "noise": options.noise}
 
     @lru_cache(maxsize=256)
@@ -265,6 +274,8 @@ def _record(recipe: Recipe, scene: Scene, writer: PreparedWriter) -> SceneRecord
         )
         for number, track in enumerate(scene.tracks)
     ]
+    if scene.voices:
+        write_truth(writer.root, recipe.split, scene_truth(recipe, scene))
     truth = {
         "video_id": recipe.scene_id,
         "role": recipe.role,
@@ -272,7 +283,7 @@ def _record(recipe: Recipe, scene: Scene, writer: PreparedWriter) -> SceneRecord
         "clips": ";".join(recipe.faces),
         "sound": recipe.sound,
         "interferer": recipe.interferer,
-        "snr_db": recipe.snr_db if recipe.interferer or recipe.variant == "both" else "",
+        "snr_db": recipe.snr_db if recipe.interferer or recipe.variant == "both" or scene.voices else "",
         "shift_s": recipe.shift_s,
     }
     tracks = scene.tracks

@@ -10,7 +10,6 @@ on where it stopped.
 from __future__ import annotations
 
 import argparse
-import json
 import shlex
 import sys
 from collections.abc import Sequence
@@ -21,9 +20,9 @@ from tqdm import tqdm
 
 from avfusion.data.prepared_tables import TrackRow
 from avfusion.data.prepared_writer import PreparedWriter, SceneRecord, safe_name
+from avfusion.data.scene_truth import write_truth
 from avfusion.data.synthetic import SceneTruth, SyntheticDataset
 from avfusion.errors import CommandParser, UsageError, run_command
-from avfusion.files import whole_text_file
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -50,7 +49,17 @@ def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--espeak", type=float, default=0.0, help="share of the voices made by the espeak-ng library (default: 0)"
     )
+    parser.add_argument(
+        "--roles",
+        type=_words,
+        default=(),
+        help="kinds of scene, with commas, as often as named (default: a mixture)",
+    )
     return parser.parse_args(arguments)
+
+
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(word.strip() for word in text.split(","))
 
 
 def scenes_of_splits(text: str, scenes: int) -> dict[str, int]:
@@ -93,7 +102,7 @@ def synthesize(options: argparse.Namespace, command: str) -> None:
         "crop_size": options.crop_size,
         "scene_s": options.scene_s,
         "espeak": options.espeak,
-    }
+    } | ({"roles": list(options.roles)} if options.roles else {})
     datasets = {
         split: SyntheticDataset(
             split,
@@ -102,6 +111,7 @@ def synthesize(options: argparse.Namespace, command: str) -> None:
             crop_size=options.crop_size,
             scene_s=options.scene_s,
             espeak=options.espeak,
+            roles=options.roles,
         )
         for split, count in scenes.items()
     }
@@ -151,13 +161,8 @@ def _write_scene(
             )
         )
     truth = dataset.truth(indices[0])
-    _write_truth(writer.root / "truth" / safe_name(split) / f"{safe_name(video_id)}.json", truth)
+    write_truth(writer.root, split, truth)
     return SceneRecord(rows, [t.speaking for t in tracks], [t.boxes_xyxy for t in tracks], _truth_row(truth))
-
-
-def _write_truth(path: Path, truth: SceneTruth) -> None:
-    with whole_text_file(path) as file:
-        file.write(json.dumps(truth.to_json(), separators=(",", ":"), allow_nan=False) + "\n")
 
 
 def _truth_row(truth: SceneTruth) -> dict[str, str | float]:

@@ -9,7 +9,7 @@ from dataclasses import is_dataclass
 from typing import Any, cast, get_args, get_origin, get_type_hints
 
 from avfusion.config.keys import ConfigError, leaves, show
-from avfusion.config.schema import AugmentConfig, Config, DataConfig, LossConfig, ModelConfig
+from avfusion.config.schema import AugmentConfig, Config, DataConfig, DiarizationConfig, LossConfig, ModelConfig
 
 MAX_AUDIO_REACH = 10  # audio frames of 10 ms
 MIN_REGION_SIDE = 0.1  # share of the picture; a thinner strip of a small crop rounds to no pixel at all
@@ -107,6 +107,7 @@ def _check_agreement(config: Config) -> None:
     _check_loss(config.train.loss)
     _check_attention_losses(config.train.loss, config.model)
     _check_sync(config)
+    _check_diarization(config.diarization)
 
 
 def _check_heads(model: ModelConfig) -> None:
@@ -246,3 +247,9 @@ def _check_attention_losses(loss: LossConfig, model: ModelConfig) -> None:
         raise ConfigError(
             f"train.loss.guided_heads: expected at most model.fusion.heads {fusion.heads}, found {loss.guided_heads}"
         )
+
+
+def _check_diarization(rules: DiarizationConfig) -> None:
+    """Speech that has started goes on at least as easily as it starts."""
+    if rules.offset > rules.onset:
+        raise ConfigError(f"diarization.offset: expected at most diarization.onset {rules.onset}, found {rules.offset}")

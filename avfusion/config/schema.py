@@ -39,6 +39,9 @@ class SyntheticConfig:
     val_scenes: int = _number(150, low=1)
     test_scenes: int = _number(520, low=1)
     scene_s: float = _number(3.0, low=1.0)
+    roles: list[str] = field(
+        default_factory=list
+    )  # kinds of scene, each as often as it is named; []: docs/data_card.md
     espeak: float = _number(0.0, low=0, high=1)  # share of the voices made by the espeak-ng library, where installed
     seed: int = _number(0, low=0, high=MAX_SEED)
 
@@ -128,6 +131,7 @@ class FusionConfig:
     layers: int = _number(1, low=1)
     heads: int = _number(4, low=1)
     window_s: float | None = 0.5  # each frame hears ± this many seconds; null: the whole scene
+    key_hz: int = _choice(100, 25)  # keys and values a second; 25: the means of 40 ms, as in the published models
     positions: bool = True  # rotary positions in seconds
     null_key: bool = True
     qk_norm: bool = True
@@ -215,6 +219,7 @@ class WeightDecays:
 class TrainConfig:
     """Optimisation."""
 
+    encoders: str | None = None  # a checkpoint whose encoders of picture and sound are where training starts
     epochs: int = _number(10, low=1)
     contrastive_epochs: int = _number(0, low=0)  # epochs of contrastive loss alone before them
     patience: int = _number(0, low=0)  # stop after this many epochs without a better validation AP; 0 never does

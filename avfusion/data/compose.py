@@ -8,8 +8,8 @@ Shapes: ``T`` video frames, ``640 T`` samples at 16 kHz, boxes ``(T, 4)`` as fra
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -65,11 +65,21 @@ class SceneTrack:
 
 
 @dataclass(frozen=True)
+class SceneVoice:
+    """One of two voices: ``(640 T,)`` as it is in the mixture, ``(T,)`` where it speaks, and which face says it."""
+
+    audio: Audio
+    speaking: NDArray[np.bool_]
+    face: int | None
+
+
+@dataclass(frozen=True)
 class Scene:
-    """A composed scene: ``(640 T,)`` sound within -1..1 and its one or two faces."""
+    """A composed scene: ``(640 T,)`` sound within -1..1, its one or two faces, and of ``overlap`` both voices alone."""
 
     audio: Audio
     tracks: tuple[SceneTrack, ...]
+    voices: tuple[SceneVoice, ...] = ()
 
 
 def compose_scene(recipe: Recipe, clips: Mapping[str, SourceClip], load_sound: Callable[[str], Audio]) -> Scene:
@@ -85,6 +95,8 @@ def compose_scene(recipe: Recipe, clips: Mapping[str, SourceClip], load_sound: C
     """
     if recipe.role == "two_faces":
         return _two_faces(recipe, clips[recipe.faces[0]], clips[recipe.faces[1]])
+    if recipe.role == "overlap":
+        return _overlap(recipe, clips)
     face = clips[recipe.faces[0]]
     rng = np.random.default_rng(recipe.seed)
     num_samples = len(face.speaking) * SAMPLES_PER_VIDEO_FRAME
@@ -121,12 +133,33 @@ def _two_faces(recipe: Recipe, left: SourceClip, right: SourceClip) -> Scene:
         tracks = (
             [_moving_track(left, True), unheard(right)] if left_heard else [unheard(left), _moving_track(right, True)]
         )
+    return Scene(_within_one(audio), _side_by_side(tracks, num_frames))
+
+
+def _overlap(recipe: Recipe, clips: Mapping[str, SourceClip]) -> Scene:
+    faces = [clips[clip_id] for clip_id in recipe.faces]
+    num_frames = min(len(face.speaking) for face in faces)
+    voices, tracks = [], []
+    for number, (face, clip_id) in enumerate(zip(faces, recipe.sound.split(";"), strict=True)):
+        own, said = clip_id == face.facts.clip_id, clips[clip_id]
+        gain = np.float32(10.0 ** ((-recipe.snr_db if number else recipe.snr_db) / 40.0))  # from the reference level
+        audio = np.resize(said.audio, num_frames * SAMPLES_PER_VIDEO_FRAME) * gain
+        voices.append(SceneVoice(audio, np.resize(said.speaking, num_frames), number if own else None))
+        tracks.append(_moving_track(face, heard=own))
+    mixed = voices[0].audio + voices[1].audio
+    scale = np.float32(1.0 / max(1.0, float(np.abs(mixed).max())))
+    voices = [replace(voice, audio=voice.audio * scale) for voice in voices]
+    return Scene(mixed * scale, _side_by_side(tracks, num_frames), tuple(voices))
+
+
+def _side_by_side(tracks: Sequence[SceneTrack], num_frames: int) -> tuple[SceneTrack, ...]:
+    """Two tracks, each in its half of the picture."""
     placed = []
     for offset, track in zip((0.0, 0.5), tracks, strict=True):
         boxes = track.boxes_xyxy[:num_frames] * np.array([0.5, 1, 0.5, 1], dtype=np.float32)
         boxes = boxes + np.array([offset, 0, offset, 0], dtype=np.float32)
         placed.append(SceneTrack(track.crops, boxes, track.speaking[:num_frames], track.source, track.clip_id))
-    return Scene(_within_one(audio), tuple(placed))
+    return tuple(placed)
 
 
 def _moving_track(face: SourceClip, heard: bool) -> SceneTrack:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -26,6 +26,8 @@ SETS_PER_TALKER = 12  # a talker with fewer clips gets up to 4 sets per clip
 MAX_SETS_PER_CLIP = 4
 MIN_HEARD_FRAMES = 12
 SPLIT_SHARES = (("train", 0.7), ("val", 0.15), ("test", 0.15))
+
+OVERLAP_VARIANTS = ("own_own", "own_other", "other_own", "other_other")
 
 _FOREIGN = ("other_clip", "other_voice", "still_face", "moving_face")  # roles heard with somebody else's voice
 
@@ -66,12 +68,14 @@ class Recipe:
         scene_id: names it.
         split: train, val or test.
         role: ``own_sound``, ``own_noisy``, ``other_clip``, ``other_voice``, ``still_face``, ``moving_face`` (of a clip
-            that never speaks), ``shifted``, ``silence`` or ``two_faces``.
-        variant: of ``two_faces``: who is heard and what the other does; of ``silence``: ``digital`` or ``room``.
+            that never speaks), ``shifted``, ``silence``, ``two_faces`` or ``overlap`` (two moving faces, two voices).
+        variant: of ``two_faces``: who is heard and what the other does; of ``overlap``: whether each voice is its
+            face's ``own`` or an ``other`` (``own_other`` ...); of ``silence``: ``digital`` or ``room``.
         faces: clip ids of the faces seen, one or two.
-        sound: clip id or voice file whose sound replaces the face's own; empty where the face's own counts.
+        sound: clip id or voice file whose sound replaces the face's own; empty where the face's own counts. Of
+            ``overlap``: the clip ids of both voices, with a semicolon between them.
         interferer: voice or noise file mixed in; empty where none is.
-        snr_db: of the sound over the interferer; of ``two_faces``: of the first voice over the second.
+        snr_db: of the sound over the interferer; of two faces: of the first voice over the second.
         shift_s: by which the own sound is turned, in seconds; positive: later. It is turned in a circle: in a clip of
             ``L`` seconds the part that came round is off by ``shift_s - L`` (``shift_s + L`` for a negative shift).
         seed: for where in a file the sound starts.
@@ -111,7 +115,11 @@ def split_names(names: Sequence[str]) -> dict[str, list[str]]:
 
 
 def plan_scenes(
-    clips: Sequence[ClipFacts], voices: Mapping[str, Sequence[str]], noises: Mapping[str, Sequence[str]], seed: int
+    clips: Sequence[ClipFacts],
+    voices: Mapping[str, Sequence[str]],
+    noises: Mapping[str, Sequence[str]],
+    seed: int,
+    overlaps: int = 0,
 ) -> list[Recipe]:
     """Draws the scenes of all source clips.
 
@@ -120,6 +128,8 @@ def plan_scenes(
         voices: for each split the voice files without a picture; at least one for every split in use.
         noises: for each split the noise files; may be empty.
         seed: of all draws. The scenes of a clip depend on its id, the seed and its split only.
+        overlaps: rounds of four scenes of two voices at once for each set; in one both faces are heard, in two one of
+            them is, in one neither.
 
     Returns:
         The recipes, in the order of the clips.
@@ -137,6 +147,9 @@ def plan_scenes(
             rng = np.random.default_rng([seed, int.from_bytes(digest[:8], "little")])
             for number in range(sets):
                 recipes += planner.scenes_of(clip, number, rng)
+            rng = np.random.default_rng([seed, int.from_bytes(digest[:8], "little"), 1])
+            for number in range(sets * overlaps * len(OVERLAP_VARIANTS)):
+                recipes += planner.overlap(clip, number, rng)
     return recipes
 
 
@@ -188,12 +201,9 @@ class _Planner:
 
     def _two_faces(self, scene_id: str, clip: ClipFacts, rng: np.random.Generator) -> Recipe | None:
         """Two people side by side: both heard, or one heard while the other keeps still or moves to unheard speech."""
-        partners = [other for other in self.talking if other.talker != clip.talker and _both_are_heard(clip, other)]
-        if not partners:
+        pair = self._pair(clip, rng)
+        if pair is None:
             return None
-        talker = _choose(sorted({other.talker for other in partners}), rng)
-        partner = _choose([other for other in partners if other.talker == talker], rng)
-        pair = (clip, partner) if rng.random() < 0.5 else (partner, clip)
         variant = "both"
         if rng.random() < 0.6:
             heard = int(rng.integers(2))
@@ -204,9 +214,35 @@ class _Planner:
         faces = (pair[0].clip_id, pair[1].clip_id)
         return Recipe(scene_id, clip.split, "two_faces", variant, faces, snr_db=level_db, seed=seed)
 
-    def _other_clip(self, clip: ClipFacts, rng: np.random.Generator) -> str:
+    def overlap(self, clip: ClipFacts, number: int, rng: np.random.Generator) -> list[Recipe]:
+        """Two people talk, two voices are heard: of each face its own, or what somebody says in another clip."""
+        pair = self._pair(clip, rng) if clip.speaks else None
+        if pair is None:
+            return []
+        variant = OVERLAP_VARIANTS[number % len(OVERLAP_VARIANTS)]
+        sounds: list[str] = []
+        for face, kind in zip(pair, variant.split("_"), strict=True):
+            unlike = {*(each.clip_id for each in pair), *sounds}
+            sounds.append(face.clip_id if kind == "own" else self._other_clip(face, rng, unlike))
+        if not all(sounds):
+            return []
+        level_db = round(float(rng.uniform(*LEVEL_RANGE_DB)), 2)
+        scene_id, seed = f"overlap-{clip.clip_id}-{number}", int(rng.integers(2**31))
+        faces = (pair[0].clip_id, pair[1].clip_id)
+        return [Recipe(scene_id, clip.split, "overlap", variant, faces, ";".join(sounds), "", level_db, 0.0, seed)]
+
+    def _pair(self, clip: ClipFacts, rng: np.random.Generator) -> tuple[ClipFacts, ClipFacts] | None:
+        """A clip and one of another talker, in any order; None where nobody else talks in time."""
+        partners = [other for other in self.talking if other.talker != clip.talker and _both_are_heard(clip, other)]
+        if not partners:
+            return None
+        talker = _choose(sorted({other.talker for other in partners}), rng)
+        partner = _choose([other for other in partners if other.talker == talker], rng)
+        return (clip, partner) if rng.random() < 0.5 else (partner, clip)
+
+    def _other_clip(self, clip: ClipFacts, rng: np.random.Generator, unlike: Collection[str] = ()) -> str:
         """Another clip's sound: of the same talker where there is one, else of the corpus, else of anybody."""
-        others = [other for other in self.talking if other.clip_id != clip.clip_id]
+        others = [other for other in self.talking if other.clip_id != clip.clip_id and other.clip_id not in unlike]
         same_talker = [other for other in others if other.talker == clip.talker]
         same_corpus = [other for other in others if other.corpus == clip.corpus]
         candidates = same_talker or same_corpus or others

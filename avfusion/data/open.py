@@ -146,4 +146,5 @@ def _synthetic(data: DataConfig, split: str) -> ClipDataset:
         crop_size=round(data.crop_size / max(x2 - x1, y2 - y1)),  # the region then has the model's size
         scene_s=synthetic.scene_s,
         espeak=synthetic.espeak,
+        roles=synthetic.roles,
     )

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import fields
+from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
@@ -18,6 +19,7 @@ from avfusion.data.prepared_writer import safe_name
 from avfusion.data.synthetic import SyntheticDataset
 from avfusion.data.synthetic.truth import FaceTruth, SceneTruth, VoiceTruth
 from avfusion.errors import AvfusionError
+from avfusion.files import whole_text_file
 
 _PAIRS = {"phones_s", "syllables_s", "active_s", "said_s", "occluded_s"}
 _Part = TypeVar("_Part", VoiceTruth, FaceTruth)
@@ -37,8 +39,7 @@ def read_truth(dataset: ClipDataset, track: int) -> SceneTruth | None:
         return dataset.truth(track)
     if not isinstance(dataset, PreparedDataset):
         return None
-    video_id = dataset.tracks[track].video_id
-    path = dataset.root / "truth" / safe_name(dataset.split) / f"{safe_name(video_id)}.json"
+    path = truth_path(dataset.root, dataset.split, dataset.tracks[track].video_id)
     if not path.is_file():
         return None
     try:
@@ -48,6 +49,17 @@ def read_truth(dataset: ClipDataset, track: int) -> SceneTruth | None:
             f"{path}: expected the truth of a scene as data_prep.synthesize writes it ({type(error).__name__}: "
             f"{error}); make the dataset again"
         ) from error
+
+
+def write_truth(root: Path, split: str, truth: SceneTruth) -> None:
+    """Writes the truth of a scene into a prepared dataset."""
+    with whole_text_file(truth_path(root, split, truth.video_id)) as file:
+        file.write(json.dumps(truth.to_json(), separators=(",", ":"), allow_nan=False) + "\n")
+
+
+def truth_path(root: Path, split: str, video_id: str) -> Path:
+    """Where a prepared dataset keeps the truth of a scene."""
+    return root / "truth" / safe_name(split) / f"{safe_name(video_id)}.json"
 
 
 def truth_from_json(plain: dict[str, Any]) -> SceneTruth:

@@ -14,7 +14,7 @@ from collections.abc import Callable
 
 import torch
 import torch.nn.functional as F
-from einops import einsum, rearrange
+from einops import einsum, rearrange, repeat
 from torch import Tensor, nn
 
 from avfusion.models.attention_parts import AttentionModule, HeadNorm, clock, head_dim, over_keys, rotate_both
@@ -35,6 +35,10 @@ class MultiHeadCrossAttention(AttentionModule):
     together. (One more key among a hundred would have to outgrow them before it mattered, and training never made it.)
     It is neither normed nor turned: its score does not depend on where in the track the query stands.
 
+    Keys may be coarser than the context: with ``key_pool`` of 4 each key and value is the mean of four frames, as where
+    the field's models bring sound to the rate of the picture. Weights are told for the frames all the same, each a
+    quarter of its key's.
+
     Args:
         embed_dim: width of ``x`` and of the output, D; a multiple of ``num_heads``.
         num_heads: H.
@@ -47,6 +51,7 @@ class MultiHeadCrossAttention(AttentionModule):
         null_key: a learned key with a zero value for every head.
         dropout: probability of dropping a weight in training.
         bias: biases in the projections (except ``out`` beside a null key).
+        key_pool: frames of ``context`` that make one key.
 
     Raises:
         ValueError: ``embed_dim`` is not a multiple of ``num_heads``, or a window or positions lack the rates.
@@ -66,10 +71,12 @@ class MultiHeadCrossAttention(AttentionModule):
         null_key: bool = False,
         dropout: float = 0.0,
         bias: bool = True,
+        key_pool: int = 1,
     ) -> None:
         super().__init__()
-        self.num_heads = num_heads
+        self.num_heads, self.key_pool = num_heads, key_pool
         self.head_dim = head_dim(embed_dim, num_heads, rotary)
+        key_hz = None if key_hz is None else key_hz / key_pool
         self.rates_hz, self.window = clock(query_hz, key_hz, window_s, rotary, needed="query_hz and key_hz")
         self.rotary = rotary
         self.dropout = dropout
@@ -89,7 +96,7 @@ class MultiHeadCrossAttention(AttentionModule):
 
         Args:
             x: ``(B, Tq, D)``.
-            context: ``(B, Tk, C)``.
+            context: ``(B, Tk, C)``; ``Tk`` a multiple of ``key_pool``.
             context_mask: ``(B, Tk)`` bool, True = real.
             need_weights: also return the weights.
 
@@ -99,6 +106,8 @@ class MultiHeadCrossAttention(AttentionModule):
             or zero beside a null key.
         """
         query = rearrange(self.query(x), "b t (h k) -> b h t k", h=self.num_heads, k=self.head_dim)
+        if self.key_pool > 1:
+            context, context_mask = pool_real(context, context_mask, self.key_pool)
         key, value = rearrange(
             self.key_value(context), "b t (two h k) -> two b h t k", two=2, h=self.num_heads, k=self.head_dim
         ).unbind(0)
@@ -121,6 +130,8 @@ class MultiHeadCrossAttention(AttentionModule):
         )
         for edit in self._edits:
             output, weights = edit(output, weights, value, mask)
+        if weights is not None and self.key_pool > 1:
+            weights = repeat(weights / self.key_pool, "b h q k -> b h q (k r)", r=self.key_pool)
         return self._answer(self.out(rearrange(output, "b h t k -> b t (h k)")), weights, need_weights)
 
     def value_norms(self, context: Tensor) -> Tensor:
@@ -134,16 +145,19 @@ class MultiHeadCrossAttention(AttentionModule):
 
         Returns:
             ``(B, H, Tk)`` lengths ``‖v_j W_O‖``, ``v_j`` the value of key ``j`` and ``W_O`` the ``K`` columns of the
-            output projection that belong to the head; its bias, where there is one, belongs to none.
+            output projection that belong to the head; its bias, where there is one, belongs to none. Frames that share
+            a key have its norm.
 
         Source: Kobayashi et al., "Attention is Not Only a Weight", 2020.
         """
+        if self.key_pool > 1:
+            context, _ = pool_real(context, None, self.key_pool)  # padded sound is zero, and nobody attends to it
         value = F.linear(context, *self._value_projection())
         value = rearrange(value, "b t (h k) -> b t h k", h=self.num_heads)
         out = rearrange(self.out.weight, "d (h k) -> h k d", h=self.num_heads)
         added = einsum(value, out.to(value.dtype), "b t h k, h k d -> b h t d")
         norms: Tensor = torch.linalg.vector_norm(added, dim=-1)
-        return norms
+        return repeat(norms, "b h k -> b h (k r)", r=self.key_pool)
 
     def _value_projection(self) -> tuple[Tensor, Tensor | None]:
         """The half of the fused projection that makes values: weight and bias."""
@@ -178,3 +192,27 @@ class MultiHeadCrossAttention(AttentionModule):
             return None, None
         one = self.head_dim**0.5  # attend divides every score by √K
         return torch.cat([self.null_key, self.null_bias[:, None]], dim=-1), F.pad(query, (0, 1), value=one)
+
+
+def pool_real(context: Tensor, mask: Tensor | None, size: int) -> tuple[Tensor, Tensor | None]:
+    """Means of every ``size`` frames, the real ones among them only.
+
+    Args:
+        context: ``(B, Tk, C)``.
+        mask: ``(B, Tk)`` bool, True = real.
+        size: divides ``Tk``.
+
+    Returns:
+        ``(B, Tk / size, C)``, zero where no frame is real, and ``(B, Tk / size)`` where one is.
+
+    Raises:
+        ValueError: ``size`` does not divide ``Tk``.
+    """
+    if context.shape[1] % size:
+        raise ValueError(f"{context.shape[1]} frames of context, expected a multiple of key_pool {size}")
+    grouped = rearrange(context, "b (t r) c -> b t r c", r=size)
+    if mask is None:
+        return grouped.mean(dim=2), None
+    real = rearrange(mask, "b (t r) -> b t r 1", r=size)
+    total = torch.where(real, grouped, 0.0).sum(dim=2)
+    return total / real.sum(dim=2).clamp(min=1), real.any(dim=2)[..., 0]

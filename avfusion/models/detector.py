@@ -187,6 +187,7 @@ def build_model(config: ModelConfig, num_mels: int) -> ActiveSpeakerDetector:
                     config.fusion.heads,
                     query_hz=VIDEO_HZ,
                     key_hz=AUDIO_HZ,
+                    key_pool=AUDIO_HZ // config.fusion.key_hz,
                     window_s=config.fusion.window_s,
                     positions=config.fusion.positions,
                     null_key=config.fusion.null_key,

@@ -28,6 +28,7 @@ class CrossAttentionFusion(nn.Module):
         num_heads: heads of the attention.
         query_hz: video frames a second.
         key_hz: audio frames a second.
+        key_pool: audio frames whose mean is one key; 1 for keys at the rate of the sound.
         window_s: each frame hears this many seconds before and after it; None for all.
         positions: rotary positions in seconds on queries and keys.
         null_key: a learned key per head with value zero: "no sound belongs to this face now".
@@ -43,6 +44,7 @@ class CrossAttentionFusion(nn.Module):
         *,
         query_hz: float,
         key_hz: float,
+        key_pool: int = 1,
         window_s: float | None = 0.5,
         positions: bool = True,
         null_key: bool = True,
@@ -57,6 +59,7 @@ class CrossAttentionFusion(nn.Module):
             num_heads,
             query_hz=query_hz,
             key_hz=key_hz,
+            key_pool=key_pool,
             window_s=window_s,
             rotary=positions,
             qk_norm=qk_norm,

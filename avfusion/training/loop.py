@@ -17,7 +17,14 @@ from typing import Any
 import torch
 from tqdm import tqdm
 
-from avfusion.checkpoint import load_weights, read_checkpoint, read_generation, save_checkpoint, save_generation
+from avfusion.checkpoint import (
+    load_encoders,
+    load_weights,
+    read_checkpoint,
+    read_generation,
+    save_checkpoint,
+    save_generation,
+)
 from avfusion.config import Config
 from avfusion.data.batching import ClipLoader, TrainingSampler
 from avfusion.data.clips import ClipDataset
@@ -80,6 +87,8 @@ class Trainer:
         found = world.broadcast(read_generation(self.checkpoints) if resume and world.is_main else None)
         if found is not None:
             load_weights(self.model, found[1]["model"], found[0])
+        elif config.train.encoders is not None:
+            load_encoders(self.model, Path(config.train.encoders))
         self.stepper = Stepper(self.model, config, self.device, self.total_steps, world)
         self.progress = Progress()
         if world.rank:

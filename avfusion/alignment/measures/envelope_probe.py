@@ -96,7 +96,7 @@ def envelope_probe(
     grid_of_heads(model)
     all_tracks = examples.dataset.tracks
     wanted = range(len(all_tracks)) if tracks is None else tracks
-    overlapping = [i for i in wanted if all_tracks[i].role in OVERLAP_ROLES and all_tracks[i].lag_ms is not None]
+    overlapping = [i for i in wanted if all_tracks[i].role in OVERLAP_ROLES]
     loudness: dict[int, Floats] = {}
     for index in tqdm(overlapping, desc="envelopes", leave=False, disable=None):
         truth = read_truth(examples.dataset, index)
@@ -123,16 +123,18 @@ def envelope_probe(
 def loudness_of(truth: SceneTruth, track: FaceTrack) -> Floats | None:
     """Loudness of a face's own voice and of the others together, at the sound that belongs to each frame.
 
+    Where the lag of the sound is not known (recorded talkers) it is taken as none.
+
     Returns:
         ``(T, 2)`` in dB of full scale, at least -60; NaN where the sound lies outside the scene. None for a face
         without a voice in step, or without another voice.
     """
     face = face_of(truth, track.entity_id)
-    if face is None or face.voice is None or face.lag_ms is None or len(truth.voices) < 2:
+    if face is None or face.voice is None or len(truth.voices) < 2:
         return None
     power = np.stack([np.square(voice.envelope) for voice in truth.voices])
     own, others = power[face.voice], np.delete(power, face.voice, axis=0).sum(axis=0)
-    sound_s = track.start_s + np.arange(track.num_frames) / VIDEO_HZ + face.lag_ms / 1000
+    sound_s = track.start_s + np.arange(track.num_frames) / VIDEO_HZ + (face.lag_ms or 0.0) / 1000
     return np.stack([loudness_db(own, sound_s), loudness_db(others, sound_s)], axis=1)
 
 

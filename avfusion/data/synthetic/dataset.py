@@ -18,7 +18,7 @@ from avfusion.clock import SAMPLES_PER_VIDEO_FRAME, VIDEO_HZ
 from avfusion.data.clips import Clip, Skipped
 from avfusion.data.synthetic.draft import Scene
 from avfusion.data.synthetic.picture import render_face
-from avfusion.data.synthetic.scenes import SCENES_PER_BLOCK, plan_scene
+from avfusion.data.synthetic.scenes import ROLES, SCENES_PER_BLOCK, plan_scene
 from avfusion.data.synthetic.sound import mix, render_voices
 from avfusion.data.synthetic.truth import SceneTruth, describe
 from avfusion.errors import UsageError
@@ -53,6 +53,7 @@ class SyntheticDataset:
         crop_size: int = 48,
         scene_s: float = 3.0,
         espeak: float = 0.0,
+        roles: Sequence[str] = (),
     ) -> None:
         """Plans the scenes.
 
@@ -63,9 +64,11 @@ class SyntheticDataset:
             crop_size: side of the face crops in pixels, at least 24.
             scene_s: length of every scene in seconds, at least 0.4.
             espeak: share 0..1 of the voices that come from the espeak-ng library.
+            roles: kinds of scene, each as often as it is named; none for the usual mixture.
 
         Raises:
-            UsageError: if a number is out of range or the split has no name, or if espeak-ng is asked for and absent.
+            UsageError: if a number is out of range or the split has no name, if a role is unknown, or if espeak-ng is
+                asked for and absent.
         """
         for what, found, least in (
             ("num_scenes", num_scenes, 1),
@@ -80,6 +83,9 @@ class SyntheticDataset:
             raise UsageError(f"synthetic talkers: espeak is {espeak}, expected a share from 0 to 1; give a smaller one")
         if scene_s > MAX_SCENE_S:
             raise UsageError(f"synthetic talkers: scene_s is {scene_s}, expected at most {MAX_SCENE_S}")
+        unknown = [role for role in roles if role not in ROLES]
+        if unknown:
+            raise UsageError(f"synthetic talkers: {unknown[0]!r} is no role; expected some of {', '.join(ROLES)}")
         if espeak > 0:
             from avfusion.data.synthetic.espeak_library import require_espeak
 
@@ -90,6 +96,7 @@ class SyntheticDataset:
         self.skipped = Skipped()
         self.split, self.num_scenes, self.seed, self.crop_size, self.espeak = split, num_scenes, seed, crop_size, espeak
         self.num_frames = round(scene_s * VIDEO_HZ)
+        self._block = tuple(sorted(roles, key=ROLES.index)) or _BLOCK
         scenes = [self.scene(number) for number in range(num_scenes)]
         self.scene_of_track = [
             (number, face) for number, scene in enumerate(scenes) for face in range(len(scene.faces))
@@ -166,10 +173,10 @@ class SyntheticDataset:
 
     def _role(self, number: int) -> tuple[str, int]:
         """The role of a scene, and how many scenes of that role are counted before it."""
-        block, place = divmod(number, len(_BLOCK))
-        entry = int(self._rng(_ROLE_STREAM, block).permutation(len(_BLOCK))[place])
-        role = _BLOCK[entry]
-        return role, block * SCENES_PER_BLOCK[role] + entry - _BLOCK.index(role)
+        block, place = divmod(number, len(self._block))
+        entry = int(self._rng(_ROLE_STREAM, block).permutation(len(self._block))[place])
+        role = self._block[entry]
+        return role, block * self._block.count(role) + entry - self._block.index(role)
 
     def _track(self, number: int, face: int, scene: Scene) -> FaceTrack:
         box = np.array(scene.faces[face].box_xyxy, dtype=np.float32)
