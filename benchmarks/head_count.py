@@ -1,15 +1,16 @@
 """One head, several heads, no attention: what each makes of two voices at once.
 
 python benchmarks/head_count.py OUT --data=FOLDER [--seeds=0,1,2,3,4] [--arms=heads_1,heads_2,...] [--config=YAML]
-                                    [--start=5] [--epochs=3] [--section.key=value ...]   passed on to every training
+                                    [--splits=test] [--start=5] [--epochs=2] [--train-only | --measure-only]
+                                    [--section.key=value ...]   passed on to every training
 
-FOLDER is a prepared dataset whose test split holds scenes of two voices with their truth (data_prep.synthesize,
+FOLDER is a prepared dataset whose held-out splits hold scenes of two voices with their truth (data_prep.synthesize,
 data_prep.compose --overlaps). For each seed the encoders are trained once, without any attention (OUT/encoders-SEED:
 --start epochs of contrast alone and one of the whole loss with concatenation); every arm then starts from these and
-trains all its weights for the same number of steps. The last checkpoint is measured on the test split, which chooses
-nothing: AP where two voices are heard and elsewhere, and what each head carries of either voice. OUT/ARM-SEED.json has
-all of it; benchmarks/head_count_table.py makes the write-up from such files alone. What is finished is kept, what was
-begun goes on.
+trains all its weights for the same number of steps. The last checkpoint is measured on --splits, which have chosen
+nothing: AP where two voices are heard and elsewhere, and (on the first of them) what each head carries of either voice.
+OUT/ARM-SEED.json has all of it; benchmarks/head_count_table.py makes the write-up from such files alone. What is
+finished is kept, what was begun goes on.
 """
 
 from __future__ import annotations
@@ -49,7 +50,6 @@ ALWAYS = [
     *("--report.offset_accuracy=false", "--report.bootstrap=0"),
 ]
 CHOSEN_HERE = ("run.dir", "run.seed", "data.root", "train.epochs", "train.contrastive_epochs", "train.encoders")
-SPLIT = "test"
 RESAMPLES = 200
 PROBED_TRACKS = 240  # at most; heads are looked at on tracks of two voices alone
 
@@ -64,36 +64,46 @@ def main() -> None:
     parser.add_argument("--seeds", default="0,1,2,3,4", help="with commas between them (default: 0,1,2,3,4)")
     parser.add_argument("--arms", default=",".join(ARMS), help=f"of {','.join(ARMS)} (default: all)")
     parser.add_argument("--config", type=Path, default=DEFAULT_CONFIG, help="YAML that all trainings start from")
+    parser.add_argument("--splits", default="test", help="measured, with commas between them (default: test)")
     parser.add_argument("--start", type=int, default=5, help="epochs of contrast alone, for the encoders")
-    parser.add_argument("--epochs", type=int, default=3, help="epochs of every arm")
+    parser.add_argument("--epochs", type=int, default=2, help="epochs of every arm")
+    parser.add_argument("--train-only", action="store_true", help="leave the measuring to another process")
+    parser.add_argument("--measure-only", action="store_true", help="measure the trainings that are finished")
     overrides, rest = split_overrides(sys.argv[1:])
     options = parser.parse_args(rest)
     for key in CHOSEN_HERE:
         if any(override.startswith(f"--{key}=") for override in overrides):
             raise UsageError(f"--{key} is chosen for each training; see --help for the options of this command")
+    if options.train_only and options.measure_only:
+        raise UsageError("--train-only and --measure-only leave nothing to do; give one of them")
     arms, seeds = read_names("--arms", options.arms, ARMS), read_seeds(options.seeds)
-    common = [*ALWAYS, f"--data.root={options.data}", *overrides]
     for seed in seeds:
         start = Run(ENCODERS, seed, options.out / f"{ENCODERS}-{seed}")
-        settings = [f"--run.seed={seed}", "--model.fusion.kind=concat", "--model.contrast=projection"]
-        settings += [f"--train.contrastive_epochs={options.start}", "--train.epochs=1"]
-        run(start, options.config, [*common, *settings])
-        encoders = start.folder / "checkpoints" / "last.pt"
+        if not options.measure_only:
+            train_one(start, options, overrides, start)
         for arm in arms:
             one = Run(arm, seed, options.out / f"{arm}-{seed}")
-            settings = [f"--run.seed={seed}", f"--train.epochs={options.epochs}", f"--train.encoders={encoders}"]
-            run(one, options.config, [*common, *settings, *ARMS[arm]])
+            if not options.measure_only:
+                train_one(one, options, overrides, start)
             path = options.out / f"{one.folder.name}.json"
-            if not path.is_file():
-                with whole_text_file(path) as file:
-                    file.write(json.dumps(measure(one, options, overrides), indent=1) + "\n")
-            print(f"  {path}", flush=True)
+            if one.finished and not options.train_only:
+                if not path.is_file():
+                    with whole_text_file(path) as file:
+                        file.write(json.dumps(measure(one, options, overrides), indent=1) + "\n")
+                print(f"  {path}", flush=True)
 
 
-def run(one: Run, config_path: Path, settings: list[str]) -> None:
-    """Trains unless that is done."""
+def train_one(one: Run, options: argparse.Namespace, overrides: list[str], start: Run) -> None:
+    """Trains the encoders (``start`` itself) or an arm that starts from them, unless that is done."""
     print(one.folder, file=sys.stderr, flush=True)
-    train(one, config_path, settings, load_config(config_path, settings))
+    settings = [*ALWAYS, f"--data.root={options.data}", *overrides, f"--run.seed={one.seed}"]
+    if one == start:
+        settings += ["--model.fusion.kind=concat", "--model.contrast=projection"]
+        settings += [f"--train.contrastive_epochs={options.start}", "--train.epochs=1"]
+    else:
+        encoders = start.folder / "checkpoints" / "last.pt"
+        settings += [f"--train.epochs={options.epochs}", f"--train.encoders={encoders}", *ARMS[one.model]]
+    train(one, options.config, settings, load_config(options.config, settings))
 
 
 def measure(one: Run, options: argparse.Namespace, overrides: list[str]) -> dict[str, Any]:
@@ -112,8 +122,8 @@ def measure(one: Run, options: argparse.Namespace, overrides: list[str]) -> dict
     device = pick_device(config.run.device)
     model, _, content = load_model(one.folder / "checkpoints" / "last.pt")
     model.to(device)
-    examples = Examples(open_dataset(config.data, SPLIT), config.data)
-    scores = score_tracks(model, examples, config, device)
+    splits = [Examples(open_dataset(config.data, split), config.data) for split in options.splits.split(",")]
+    scored = [(examples.dataset, score_tracks(model, examples, config, device)) for examples in splits]
     found = {
         "arm": one.model,
         "seed": int(one.seed),
@@ -127,10 +137,11 @@ def measure(one: Run, options: argparse.Namespace, overrides: list[str]) -> dict
         "versions": {"avfusion": avfusion.__version__, "torch": torch.__version__, "python": platform.python_version()},
         "machine": f"{platform.machine()}, {config.run.threads or torch.get_num_threads()} threads, {device.type}",
         "dataset": dataset_facts(options.data),
-        **average_precisions(examples.dataset, scores),
+        "splits": options.splits,
+        **average_precisions(scored),
     }
     if config.model.fusion.kind == "cross_attention":
-        found["attention"] = attention_figures(model, examples, config, device)
+        found["attention"] = attention_figures(model, splits[0], config, device)
     return found
 
 
@@ -140,17 +151,21 @@ def dataset_facts(root: Path) -> dict[str, Any]:
     return {"name": info["name"], "settings": info["settings"], "counts": info["counts"]}
 
 
-def average_precisions(dataset: Any, scores: list[Any]) -> dict[str, Any]:
-    """AP where two voices are heard, elsewhere and over all, and the same on drawn groups (the same for every arm)."""
+def average_precisions(scored: list[tuple[Any, list[Any]]]) -> dict[str, Any]:
+    """AP where two voices are heard, elsewhere and over all, and the same on drawn groups (the same for every arm).
+
+    Args:
+        scored: datasets, each with one array of scores a track.
+    """
     from avfusion.alignment.measures.resampling import draws, group_of
     from avfusion.evaluation.groups import group_index
     from avfusion.evaluation.ranking import Ranking
 
-    tracks = dataset.tracks
+    tracks = [track for dataset, _ in scored for track in dataset.tracks]
     speaking = np.concatenate([track.speaking for track in tracks])
-    two_voices = np.concatenate([two_voices_at(dataset, index) for index in range(len(tracks))])
+    two_voices = np.concatenate([two_voices_at(data, i) for data, _ in scored for i in range(len(data.tracks))])
     names = np.array([group_of(track) for track in tracks for _ in range(track.num_frames)], dtype=np.object_)
-    score = np.concatenate(scores)
+    score = np.concatenate([of_track for _, scores in scored for of_track in scores])
     group, groups = group_index(names)
     counts = draws(len(groups), RESAMPLES)
     parts = {}

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from avfusion.checkpoint import load_model, load_weights, read_checkpoint, save_checkpoint
+from avfusion.checkpoint import load_encoders, load_model, load_weights, read_checkpoint, save_checkpoint
 from avfusion.config import Config
 from avfusion.errors import AvfusionError, UsageError
 from avfusion.models import build_model
@@ -112,3 +112,20 @@ def test_a_full_disk_is_told_and_leaves_the_old_checkpoint(
         save_checkpoint(path, model, small(), {})
     assert path.read_bytes() == before
     assert [p.name for p in path.parent.iterdir()] == ["last.pt"]
+
+
+def test_encoders_alone_are_taken_over(saved: tuple[Path, torch.nn.Module]) -> None:
+    path, model = saved
+    config = small()
+    config.model.fusion.kind = "concat"
+    torch.manual_seed(1)
+    other = build_model(config.model, 64)
+    before = {key: value.clone() for key, value in other.state_dict().items()}
+    load_encoders(other, path)
+    theirs = model.state_dict()
+    for key, value in other.state_dict().items():
+        assert torch.equal(value, theirs[key] if key.startswith(("visual.", "audio.")) else before[key])
+    assert any(not torch.equal(before[key], other.state_dict()[key]) for key in before)
+    config.model.visual.channels = [4, 12]
+    with pytest.raises(AvfusionError, match=r"weights do not fit the model: visual\..* expected"):
+        load_encoders(build_model(config.model, 64), path)

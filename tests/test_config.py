@@ -93,7 +93,7 @@ def test_the_last_override_wins() -> None:
             "--model.heads=8",
             "model.heads: no such key. Did you mean 'model.fusion.heads' or 'model.temporal.heads'?",
         ),
-        ("--zzz=3", "zzz: no such key. The keys at the top are run, data, model, train, report, wandb."),
+        ("--zzz=3", "zzz: no such key. The keys at the top are run, data, model, train, report, diarization, wandb."),
         ("--train.epochs=many", "train.epochs: expected a whole number, found 'many' (from --train.epochs=many)"),
         ("--train.epochs=1.5", "train.epochs: expected a whole number, found 1.5 (from --train.epochs=1.5)"),
         ("--train.epochs=True", "train.epochs: expected a whole number, found true (from --train.epochs=True)"),
@@ -290,7 +290,7 @@ def test_a_missing_file_lists_its_neighbours(tmp_path: Path) -> None:
     [
         ("model:\n  fusion: {haeds: 3}\n", "model.fusion.haeds: no such key in FILE. Did you mean 'heads'?"),
         ("train:\n  epochs: many\n", "train.epochs: expected a whole number, found 'many' (in FILE)"),
-        ("train: 3\n", "train: expected a section with the keys epochs,"),
+        ("train: 3\n", "train: expected a section with the keys encoders, epochs,"),
         ("wandb: {mode: off}\n", "wandb.mode: expected one of auto, online, offline, disabled, found false (in FILE)"),
         ("wandb: {project: 3}\n", "wandb.project: expected text, found 3; put it in quotes (in FILE)"),
         ("base: [a.yaml]\n", "base: expected the path of a YAML file, found ['a.yaml'] (in FILE)"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter, defaultdict
 
 import numpy as np
@@ -19,6 +20,8 @@ from avfusion.data.compose import (
     turn,
 )
 from avfusion.data.compose_plan import ClipFacts, Recipe, plan_scenes, split_names
+from avfusion.data.compose_truth import scene_truth
+from avfusion.data.scene_truth import truth_from_json
 
 NUM_FRAMES = 75
 VOICES = {split: [f"speech/{split}{index}" for index in range(4)] for split in ("train", "val", "test")}
@@ -276,3 +279,45 @@ def test_speakers_are_shared_out_without_overlap_whatever_the_order() -> None:
     assert sorted(name for chosen in shares.values() for name in chosen) == sorted(names)
     assert split_names(names[::-1] + names) == shares
     assert all(len(chosen) >= 1 for chosen in split_names(["x", "y", "z"]).values())
+
+
+def test_overlaps_hear_both_faces_one_of_them_and_neither_as_often() -> None:
+    clips = {clip.clip_id: clip for clip in many_clips()}
+    plan = plan_scenes(list(clips.values()), VOICES, NOISES, seed=0, overlaps=1)
+    drawn = [scene for scene in plan if scene.role == "overlap"]
+    assert [scene for scene in plan if scene.role != "overlap"] == plan_scenes(
+        list(clips.values()), VOICES, NOISES, seed=0
+    )
+    assert len(set(Counter(scene.variant for scene in drawn).values())) == 1
+    for scene in drawn:
+        assert clips[scene.faces[0]].talker != clips[scene.faces[1]].talker
+        sounds = scene.sound.split(";")
+        assert len(set(sounds)) == 2
+        for kind, face, sound, other in zip(
+            scene.variant.split("_"), scene.faces, sounds, scene.faces[::-1], strict=True
+        ):
+            assert (sound == face) == (kind == "own")
+            assert sound != other  # nobody is dubbed with the voice of the face beside them
+            assert clips[sound].split == scene.split
+            assert clips[sound].talker == clips[face].talker or clips[face].talker == "lone"
+
+
+def test_an_overlap_mixes_two_voices_and_labels_the_faces_whose_own_they_are() -> None:
+    mixed = compose_scene(recipe("overlap", "own_other", ("a", "x"), sound="a;b", snr_db=6.0), CLIPS, load_sound)
+    own, other = mixed.voices
+    np.testing.assert_allclose(mixed.audio, own.audio + other.audio, atol=1e-6)
+    np.testing.assert_allclose(own.audio, CLIPS["a"].audio * 10 ** (3 / 20), rtol=1e-5)  # half of the 6 dB each way
+    np.testing.assert_allclose(other.audio, CLIPS["b"].audio * 10 ** (-3 / 20), rtol=1e-5)
+    assert (own.face, other.face) == (0, None)
+    np.testing.assert_array_equal(mixed.tracks[0].speaking, CLIPS["a"].speaking)
+    assert not mixed.tracks[1].speaking.any()
+    truth = scene_truth(recipe("overlap", "own_other", ("a", "x"), sound="a;b", snr_db=6.0), mixed)
+    assert [voice.entity_id for voice in truth.voices] == ["s:0", ""]
+    assert [face.voice for face in truth.faces] == [0, None]
+    np.testing.assert_allclose(truth.voices[0].active_s, [[15 / 25, 50 / 25]])
+    rms = np.sqrt(np.mean(own.audio[640 * 20 : 640 * 20 + 160].astype(np.float64) ** 2))
+    np.testing.assert_allclose(truth.voices[0].envelope[80], rms, rtol=1e-6)
+    again = truth_from_json(json.loads(json.dumps(truth.to_json(), allow_nan=False)))
+    np.testing.assert_allclose(again.voices[1].envelope, truth.voices[1].envelope, atol=1e-5)
+    assert again.faces[0].lag_ms is None
+    assert np.isnan(again.voices[0].f0_hz).all()

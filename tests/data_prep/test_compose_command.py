@@ -17,6 +17,7 @@ import soundfile
 import data_prep.compose as command
 from avfusion.data.compose import compose_scene
 from avfusion.data.prepared import PreparedDataset
+from avfusion.data.scene_truth import face_of, read_truth
 from avfusion.data.verify.prepared import verify
 
 TALKERS = {"ann": "train", "ben": "train", "cat": "val", "dan": "val", "eve": "test", "fay": "test"}
@@ -260,3 +261,24 @@ def test_real_clips_become_a_dataset(shared: Path, tmp_path: Path) -> None:
         assert loudness[clip.speaking].mean() > 3 * loudness[~clip.speaking].mean()
         mouth = np.abs(np.diff(clip.crops[:, 60:100, 30:82].astype(int), axis=0)).mean(axis=(1, 2))
         assert mouth[clip.speaking[1:]].mean() > 1.2 * mouth[~clip.speaking[1:]].mean()
+
+
+def test_overlaps_are_told_with_the_truth_of_both_voices(sources: Path, tmp_path: Path) -> None:
+    out = tmp_path / "overlaps"
+    assert run(sources, out, "--overlaps", "1", "--limit", "1") == 0
+    dataset = PreparedDataset(out, "train")
+    indices = [i for i, track in enumerate(dataset.tracks) if track.role == "overlap"]
+    assert indices
+    for index in indices:
+        truth, track = read_truth(dataset, index), dataset.tracks[index]
+        assert truth is not None
+        face = face_of(truth, track.entity_id)
+        assert face is not None
+        np.testing.assert_array_equal(face.speaking, track.speaking)
+        assert (face.voice is not None) == track.speaking.any()
+        # The mixture is the two voices: their powers add up, on average over a second of noise.
+        audio = dataset.read(index).audio[:32_000].astype(np.float64)
+        power = sum(np.square(voice.envelope).mean() for voice in truth.voices)
+        np.testing.assert_allclose(np.mean(audio**2), power, rtol=0.05)
+    assert run(sources, out, "--limit", "1") == 2  # begun with other settings
+    assert not verify(out).faults

@@ -422,3 +422,27 @@ def test_content_is_the_cosine_of_queries_and_keys_before_positions_turn_them():
     query, key = plain.content(x, context)
     _, weights = plain(x, context, need_weights=True)
     torch.testing.assert_close(weights[0, 0], (query[0] @ key[0].T * 8**0.5).softmax(-1), atol=1e-5, rtol=1e-4)
+
+
+def test_pooled_keys_are_keys_of_pooled_sound() -> None:
+    torch.manual_seed(0)
+    pooled, plain = full_cross(key_pool=4), full_cross(key_hz=25)
+    plain.load_state_dict({**pooled.state_dict(), "null_bias": pooled.null_bias})
+    x, context = torch.randn(2, 10, 16), torch.randn(2, 40, 12)
+    mask = frame_mask([40, 18], 40)  # the last real key of the second is the mean of two frames
+    coarse = torch.stack([context[:, 4 * t : 4 * t + 4].mean(dim=1) for t in range(10)], dim=1)
+    coarse[1, 4] = context[1, 16:18].mean(dim=0)
+    expected, expected_weights = plain(x, coarse, frame_mask([10, 5], 10), need_weights=True)
+    output, weights = pooled(x, context, mask, need_weights=True)
+    torch.testing.assert_close(output, expected, rtol=0, atol=1e-6)
+    assert weights.shape == (2, 4, 10, 40)
+    torch.testing.assert_close(weights.unflatten(-1, (10, 4)).sum(dim=-1), expected_weights, rtol=0, atol=1e-6)
+    assert torch.equal(weights[..., 0::4], weights[..., 3::4])
+    with capture_attention(pooled) as maps:
+        pooled(x, context, mask)
+    torch.testing.assert_close(maps[""], weights, rtol=0, atol=1e-6)
+    torch.testing.assert_close(
+        pooled.value_norms(context)[0, :, ::4], plain.value_norms(coarse)[0], rtol=1e-5, atol=1e-6
+    )
+    with pytest.raises(ValueError, match="38 frames of context, expected a multiple of key_pool 4"):
+        pooled(x, context[:, :38])

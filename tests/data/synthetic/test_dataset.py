@@ -153,3 +153,24 @@ def test_impossible_options_are_told_in_one_line(options: dict[str, object], wor
 def test_reading_what_is_not_there_is_refused(stretch: tuple[int, int, int | None]):
     with pytest.raises(UsageError, match="ask for"):
         SyntheticDataset("val", 2).read(*stretch)
+
+
+def test_named_roles_come_as_often_as_they_are_named() -> None:
+    dataset = SyntheticDataset("val", 12, crop_size=24, roles=["overlap", "solo", "overlap"])
+    roles = [dataset.scene(number).role for number in range(12)]
+    assert roles.count("overlap") == 8
+    assert roles.count("solo") == 4
+    # Over four scenes of a role both faces are heard once, one of them twice, neither once.
+    heard = [sum(t.speaking.any() for t in dataset.tracks if t.video_id == dataset.video_id(n)) for n in range(12)]
+    assert sorted(count for count, role in zip(heard, roles, strict=True) if role == "overlap") == [
+        0,
+        0,
+        1,
+        1,
+        1,
+        1,
+        2,
+        2,
+    ]
+    with pytest.raises(UsageError, match="'sole' is no role; expected some of solo, listener"):
+        SyntheticDataset("val", 12, crop_size=24, roles=["sole"])
