@@ -51,7 +51,7 @@ ALWAYS = [
 ]
 CHOSEN_HERE = ("run.dir", "run.seed", "data.root", "train.epochs", "train.contrastive_epochs", "train.encoders")
 RESAMPLES = 200
-PROBED_TRACKS = 240  # at most; heads are looked at on tracks of two voices alone
+PROBED_TRACKS = 300  # at most; heads are looked at on tracks of two voices alone
 
 
 def main() -> None:

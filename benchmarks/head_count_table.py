@@ -106,7 +106,8 @@ def facts(trainings: Trainings) -> str:
     return (
         f"{sum(map(len, trainings.values()))} trainings of {one['steps']} steps ({one['epochs']['arm']} epochs from "
         f"encoders of {one['epochs']['encoders']}); held out ({one['splits']}): {one['tracks']} tracks, "
-        f"{parts['all']['frames']:,} frames, {parts['overlap']['frames']:,} of them with two voices at once ({parts['overlap']['groups']} groups, "
+        f"{parts['all']['frames']:,} frames, {parts['overlap']['frames']:,} of them with two voices at once "
+        f"({parts['overlap']['groups']} groups, "
         f"{100 * parts['overlap']['prevalence']:.0f} % speaking; elsewhere "
         f"{100 * parts['elsewhere']['prevalence']:.0f} %). {np.mean(minutes):.1f} minutes a training ({one['machine']})"
         f", commit {', '.join(f'`{name}`' for name in commits)}."
