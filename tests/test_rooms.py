@@ -1,7 +1,7 @@
 """The rooms of the package import only the rooms above them, and light rooms stay light.
 
-The table is the table of the design, with clock, distributed, errors, files and processes as base rooms, media beside
-data in scoring, tracks in training, and checkpoint for whoever needs a trained model.
+The table is the table of the design, with clock, csv_rows, distributed, errors, files and processes as base rooms,
+media beside data in scoring, tracks in training, and checkpoint for whoever needs a trained model.
 """
 
 from __future__ import annotations
@@ -14,9 +14,10 @@ from pathlib import Path
 import avfusion
 
 PACKAGE = Path(avfusion.__file__).parent
-BASE = {"clock", "distributed", "errors", "files", "processes"}  # small tools; every room may use them
+BASE = {"clock", "csv_rows", "distributed", "errors", "files", "processes"}  # small tools; every room may use them
 ALLOWED = {
     "clock": set(),
+    "csv_rows": {"errors"},
     "distributed": {"errors"},
     "errors": set(),
     "files": set(),
@@ -31,8 +32,12 @@ ALLOWED = {
     "shortcuts": BASE | {"data", "tracks", "media"},
     "checkpoint": BASE | {"config", "models"},
     "scoring": BASE | {"config", "models", "data", "media", "tracks"},
+    "offsets": BASE | {"config", "models", "data", "tracks", "scoring", "evaluation"},
+    "robustness": BASE
+    | {"config", "models", "checkpoint", "data", "media", "tracks", "scoring", "evaluation", "offsets"},
     "alignment": BASE | {"config", "models", "checkpoint", "data", "tracks", "evaluation", "scoring"},
-    "training": BASE | {"config", "models", "checkpoint", "data", "tracks", "scoring", "evaluation", "alignment"},
+    "training": BASE
+    | {"config", "models", "checkpoint", "data", "tracks", "scoring", "evaluation", "alignment", "offsets"},
 }
 
 

@@ -9,13 +9,17 @@ Source: Efron and Tibshirani, An Introduction to the Bootstrap (1993), percentil
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from tqdm import tqdm
 
 from avfusion.evaluation.groups import group_index
+from avfusion.evaluation.ranking import Ranking
+
+_SILENT_S = 3.0  # no progress bar before
 
 
 def bootstrap_interval(
@@ -42,14 +46,62 @@ def bootstrap_interval(
     index, names = group_index(groups)
     if len(names) < 2 or resamples == 0:
         return None
+    sets = times_drawn(len(names), resamples, seed)
+    figures = np.array([statistic(drawn[index].astype(np.float64)) for drawn in sets])
+    return percentile_interval(figures, level)
+
+
+def times_drawn(num_groups: int, resamples: int, seed: int = 0) -> Iterator[NDArray[np.int64]]:
+    """Draws the groups again and again, as many as there are, with replacement.
+
+    Args:
+        num_groups: ``G``.
+        resamples: how many sets are drawn.
+        seed: same seed, same sets.
+
+    Yields:
+        ``(G,)`` how often each group was drawn.
+    """
     generator = np.random.default_rng(seed)
-    figures = np.empty(resamples)
-    for resample in range(resamples):
-        drawn = generator.integers(len(names), size=len(names))
-        times_drawn = np.bincount(drawn, minlength=len(names)).astype(np.float64)
-        figures[resample] = statistic(times_drawn[index])
-    figures = figures[~np.isnan(figures)]
-    if len(figures) <= resamples / 2:
+    for _ in range(resamples):
+        drawn = generator.integers(num_groups, size=num_groups)
+        yield np.bincount(drawn, minlength=num_groups)
+
+
+def percentile_interval(figures: NDArray[np.float64], level: float = 0.95) -> tuple[float, float] | None:
+    """The interval of figures of resamples; None where half of them or more are undefined (NaN).
+
+    Args:
+        figures: ``(R,)``; NaN is otherwise left out.
+        level: share of the resamples inside the interval.
+    """
+    defined = figures[~np.isnan(figures)]
+    if len(defined) <= len(figures) / 2:
         return None
-    low, high = np.quantile(figures, [(1 - level) / 2, (1 + level) / 2])
+    low, high = np.quantile(defined, [(1 - level) / 2, (1 + level) / 2])
     return float(low), float(high)
+
+
+def figures_of_resamples(
+    groups: NDArray[Any], rankings: Sequence[Ranking], resamples: int = 1000, seed: int = 0
+) -> NDArray[np.float64]:
+    """AP and AUROC of rankings of the same rows, all on the same drawn groups.
+
+    Args:
+        groups: ``(N,)`` the group of each row, as ids or numbers.
+        rankings: ``K`` of them.
+        resamples: ``R``.
+        seed: same seed, same groups.
+
+    Returns:
+        ``(R, K, 2)`` AP and AUROC, NaN where the drawn groups do not allow one; ``R`` = 0 for fewer than two groups.
+    """
+    index, names = group_index(groups)
+    if len(names) < 2:
+        return np.empty((0, len(rankings), 2))
+    grouped = [ranking.of_groups(index) for ranking in rankings]
+    sets = tqdm(
+        times_drawn(len(names), resamples, seed), "bootstrap", resamples, leave=False, delay=_SILENT_S, disable=None
+    )
+    figures = [[one.figures(drawn) for one in grouped] for drawn in sets]
+    return np.array(figures).reshape(-1, len(rankings), 2)

@@ -1,10 +1,13 @@
-"""The precision-recall curve, thinned to as many points as a chart needs.
+"""The precision-recall curve, thinned to as many points as a chart needs: as numbers, as CSV and as a picture.
 
 Shapes: ``(N,)`` bool labels, True = speaking audibly; ``(N,)`` finite scores, higher = more likely speaking.
 """
 
 from __future__ import annotations
 
+import csv
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,6 +15,10 @@ from numpy.typing import NDArray
 
 from avfusion.errors import AvfusionError
 from avfusion.evaluation.ranking import Ranking
+from avfusion.files import whole_file, whole_text_file
+
+# Told apart by colour-blind readers (Okabe-Ito).
+_COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 
 
 def precision_recall(
@@ -41,3 +48,36 @@ def precision_recall(
     chosen = np.unique(np.searchsorted(recall, asked - 1e-12))
     precision = true_positives / (true_positives + false_positives)
     return [(float(recall[i]), float(precision[i])) for i in chosen]
+
+
+def write_precision_recall(path: Path, points: Sequence[tuple[float, float]]) -> None:
+    """Writes a curve as CSV with the columns ``recall,precision``; atomic."""
+    with whole_text_file(path) as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(("recall", "precision"))
+        writer.writerows((repr(recall), repr(precision)) for recall, precision in points)
+
+
+def draw_precision_recall(path: Path, curves: Mapping[str, Sequence[tuple[float, float]]], prevalence: float) -> None:
+    """Draws curves over one another as PNG, with the precision of a constant score; atomic.
+
+    Args:
+        path: the picture.
+        curves: name to (recall, precision), recall rising; at most seven.
+        prevalence: share of positives.
+    """
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(5.2, 4.6), facecolor="white", layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.add_subplot()
+    for (name, points), color in zip(curves.items(), _COLORS, strict=False):
+        recall, precision = zip(*points, strict=True)
+        axes.plot(recall, precision, color=color, linewidth=1.6, label=name.replace("$", r"\$"))
+    axes.axhline(prevalence, color="#7A7A7A", linewidth=1, linestyle="--", label=f"constant score, {prevalence:.3f}")
+    axes.set(xlim=(0, 1), ylim=(0, 1.01), xlabel="recall", ylabel="precision")
+    axes.grid(color="#E6E6E6", linewidth=0.6)
+    axes.legend(loc="lower left", fontsize=8)
+    with whole_file(path) as part:
+        figure.savefig(part, dpi=150, format="png")

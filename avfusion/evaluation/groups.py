@@ -22,11 +22,16 @@ def group_index(*columns: NDArray[Any]) -> tuple[NDArray[np.int64], list[tuple[A
     Returns:
         ``(N,)`` group numbers from 0, and the combination that each number stands for.
     """
+    count = len(columns[0])
+    if not count:
+        return np.empty(0, np.int64), []
+    # Rows of a face mostly follow each other, so only the first of each stretch is looked up. A dict keeps text of any
+    # length cheap, where np.unique would sort a million Python strings.
+    first = np.append(0, np.flatnonzero(np.logical_or.reduce([column[1:] != column[:-1] for column in columns])) + 1)
     numbers: dict[tuple[Any, ...], int] = {}
-    rows = zip(*columns, strict=True)
-    # A dict keeps text of any length cheap, where np.unique would sort a million Python strings.
-    index = np.fromiter((numbers.setdefault(key, len(numbers)) for key in rows), np.int64, count=len(columns[0]))
-    return index, list(numbers)
+    rows = zip(*(column[first] for column in columns), strict=True)
+    index = np.fromiter((numbers.setdefault(key, len(numbers)) for key in rows), np.int64, count=len(first))
+    return np.repeat(index, np.diff(np.append(first, count))), list(numbers)
 
 
 def names_of_faces(faces: Sequence[FaceKey], names: Mapping[FaceKey, str], kind: str) -> list[str]:

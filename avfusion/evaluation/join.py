@@ -7,12 +7,13 @@ one face are the same frame when they are at most 5 ms apart; half a frame off (
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from avfusion.errors import AvfusionError
-from avfusion.evaluation.groups import group_index
+from avfusion.evaluation.groups import FaceKey, group_index
 from avfusion.tracks import FaceTable, LabelTable, ScoreTable
 
 SAME_FRAME_MS = 5  # half of AVA's last digit; frames are 16 ms apart even at 60 per second
@@ -41,6 +42,16 @@ class Joined:
 
     def __len__(self) -> int:
         return len(self.score)
+
+    @cached_property
+    def videos(self) -> tuple[NDArray[np.int64], list[tuple[str]]]:
+        """``(N,)`` number of each row's video, and the video that each number stands for."""
+        return group_index(self.video_id)
+
+    @cached_property
+    def faces(self) -> tuple[NDArray[np.int64], list[FaceKey]]:
+        """``(N,)`` number of each row's track, and (video_id, entity_id) that each number stands for."""
+        return group_index(self.video_id, self.entity_id)
 
 
 def join(labels: LabelTable, scores: ScoreTable) -> Joined:

@@ -63,13 +63,7 @@ class Ranking:
             weights: ``(N,)`` how often each row counts, in the order the rows were given; None counts each once.
         """
         gains, _, accepted = self._held_ties(weights)
-        true_positives = np.cumsum(gains)
-        if not len(gains) or true_positives[-1] == 0:
-            return float("nan")
-        # Ties of weight 0 at the head accept nothing; they add no recall, so their precision may be anything.
-        precision = true_positives / np.maximum(accepted, np.finfo(np.float64).tiny)
-        envelope = np.maximum.accumulate(precision[::-1])[::-1]
-        return float(gains @ envelope / true_positives[-1])
+        return _average_precision(gains, np.cumsum(gains), accepted)
 
     def auroc(self, weights: NDArray[np.float64] | None = None) -> float:
         """Share of (positive, negative) pairs in which the positive scores higher, ties half; NaN without a pair.
@@ -78,26 +72,73 @@ class Ranking:
             weights: ``(N,)`` how often each row counts, in the order the rows were given; None counts each once.
         """
         gains, before, accepted = self._held_ties(weights)
-        true_positives = np.cumsum(gains)
-        positives = true_positives[-1] if len(gains) else 0.0
-        negatives = (len(self._order) if weights is None else weights.sum()) - positives
-        if positives == 0 or negatives == 0:
-            return float("nan")
-        higher = before - (true_positives - gains)  # negatives that score above the tie
-        tied = accepted - before - gains
-        return float(1 - gains @ (higher + tied / 2) / (positives * negatives))
+        total = float(len(self._order) if weights is None else weights.sum())
+        return _auroc(gains, np.cumsum(gains), before, accepted, total)
 
-    def _held_ties(
-        self, weights: NDArray[np.float64] | None
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+    def of_groups(self, group: NDArray[np.int64]) -> GroupedRanking:
+        """The same ranking for resamples of whole groups.
+
+        Args:
+            group: ``(N,)`` number of each row's group, in the order the rows were given.
+        """
+        return GroupedRanking(self, group)
+
+    def _held_ties(self, weights: NDArray[np.float64] | None) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
         """For each tie that holds a positive: weight of its positives, of all rows above it, and of those with it."""
         if weights is None:
-            sums = np.arange(len(self._order) + 1.0)
-            positive_weights = np.ones(len(self._positive_rows))
-        else:
-            in_order = weights[self._order]
-            sums = np.append(0.0, np.cumsum(in_order))
-            positive_weights = in_order[self._positive_rows]
+            return self._joined_ties(np.ones(len(self._positive_rows)), np.arange(len(self._order) + 1.0))
+        in_order = weights[self._order]
+        return self._joined_ties(in_order[self._positive_rows], np.append(0.0, np.cumsum(in_order)))
+
+    def _joined_ties(
+        self, positive_weights: NDArray[Any], sums: NDArray[Any]
+    ) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+        """The same from the weights of the positives and the running sums of all weights, by falling score."""
         if len(self._first_positive) < len(self._positive_rows):
             positive_weights = np.add.reduceat(positive_weights, self._first_positive)
         return positive_weights, sums[self._before_held], sums[self._end_of_held]
+
+
+class GroupedRanking:
+    """A ranking whose rows are drawn by whole groups: both figures of a resample from one pass over the rows."""
+
+    def __init__(self, ranking: Ranking, group: NDArray[np.int64]) -> None:
+        self._ranking, self._group = ranking, np.asarray(group)[ranking._order]
+        self._rows_of_group = np.bincount(self._group)
+        # No sum of rows can be larger than this. Memory is used again: fresh pages of it cost more than the sums.
+        largest = len(self._group) * len(self._rows_of_group)
+        self._weights = np.empty(len(self._group), np.int32 if largest < 2**31 else np.int64)
+        self._sums = np.zeros(len(self._group) + 1, self._weights.dtype)
+
+    def figures(self, times_drawn: NDArray[np.int64]) -> tuple[float, float]:
+        """AP and AUROC when each group counts as often as it was drawn; NaN as in :class:`Ranking`.
+
+        Args:
+            times_drawn: ``(G,)`` for each group.
+        """
+        np.take(times_drawn.astype(self._weights.dtype), self._group, out=self._weights, mode="clip")
+        np.cumsum(self._weights, dtype=self._weights.dtype, out=self._sums[1:])
+        gains, before, accepted = self._ranking._joined_ties(self._weights[self._ranking._positive_rows], self._sums)
+        true_positives, total = np.cumsum(gains), float(self._rows_of_group @ times_drawn)
+        average_precision = _average_precision(gains, true_positives, accepted)
+        return average_precision, _auroc(gains, true_positives, before, accepted, total)
+
+
+def _average_precision(gains: NDArray[Any], true_positives: NDArray[Any], accepted: NDArray[Any]) -> float:
+    if not len(gains) or true_positives[-1] == 0:
+        return float("nan")
+    # Ties of weight 0 at the head accept nothing; they add no recall, so their precision may be anything.
+    precision = true_positives / np.maximum(accepted, np.finfo(np.float64).tiny)
+    envelope = np.maximum.accumulate(precision[::-1])[::-1]
+    return float(gains @ envelope / true_positives[-1])
+
+
+def _auroc(
+    gains: NDArray[Any], true_positives: NDArray[Any], before: NDArray[Any], accepted: NDArray[Any], total: float
+) -> float:
+    positives = float(true_positives[-1]) if len(gains) else 0.0
+    if positives == 0 or total == positives:
+        return float("nan")
+    higher = before - (true_positives - gains)  # negatives that score above the tie
+    tied = accepted - before - gains
+    return float(1 - gains @ (higher + tied / 2) / (positives * (total - positives)))

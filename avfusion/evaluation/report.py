@@ -10,11 +10,11 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from avfusion.errors import AvfusionError
-from avfusion.evaluation.bootstrap import bootstrap_interval
+from avfusion.evaluation.bootstrap import figures_of_resamples, percentile_interval
 from avfusion.evaluation.groups import FaceKey, group_index, independent_groups
 from avfusion.evaluation.join import Joined
 from avfusion.evaluation.ranking import Ranking
-from avfusion.evaluation.roc import equal_error_rate, expected_calibration_error, false_positive_rate_at
+from avfusion.evaluation.roc import equal_error_rate_of, expected_calibration_error, false_positive_rate_of, roc_of
 
 
 @dataclass(frozen=True)
@@ -91,22 +91,42 @@ def evaluate(
         notes.append("every row speaks: no AUROC, EER, FPR")
     if not probabilities:
         notes.append("scores outside 0..1: no calibration error")
-    auroc_interval = bootstrap_interval(groups, ranking.auroc, resamples, seed=seed) if both else None
+    figures = figures_of_resamples(groups, [ranking], resamples, seed)[:, 0]
+    roc = roc_of(ranking) if both else None
     return Report(
         average_precision=ranking.average_precision(),
-        average_precision_interval=bootstrap_interval(groups, ranking.average_precision, resamples, seed=seed),
+        average_precision_interval=percentile_interval(figures[:, 0]),
         auroc=ranking.auroc() if both else None,
-        auroc_interval=auroc_interval,
-        equal_error_rate=equal_error_rate(joined.speaking, joined.score) if both else None,
-        fpr_at_95_tpr=false_positive_rate_at(joined.speaking, joined.score) if both else None,
+        auroc_interval=percentile_interval(figures[:, 1]) if both else None,
+        equal_error_rate=equal_error_rate_of(*roc) if roc else None,
+        fpr_at_95_tpr=false_positive_rate_of(*roc) if roc else None,
         expected_calibration_error=(
             expected_calibration_error(joined.speaking, joined.score) if probabilities else None
         ),
         num_rows=num_rows,
         num_positive=num_positive,
-        num_tracks=len(group_index(joined.video_id, joined.entity_id)[1]),
-        num_videos=len(group_index(joined.video_id)[1]),
+        num_tracks=len(joined.faces[1]),
+        num_videos=len(joined.videos[1]),
         num_groups=num_groups,
         prevalence=num_positive / num_rows,
         notes=tuple(notes),
     )
+
+
+def interval_record(report: Report, drawn: str, resamples: int, seed: int = 0) -> dict[str, Any]:
+    """What the intervals of a report are, for the record.
+
+    Args:
+        report: the report.
+        drawn: what its groups are, in words.
+        resamples: as :func:`evaluate` was given.
+        seed: as :func:`evaluate` was given.
+    """
+    return {
+        "kind": "percentile bootstrap",
+        "level": 0.95,
+        "drawn": drawn,
+        "num_drawn": report.num_groups,
+        "resamples": resamples,
+        "seed": seed,
+    }

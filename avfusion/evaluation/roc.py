@@ -32,7 +32,11 @@ def equal_error_rate(labels: NDArray[np.bool_], scores: NDArray[np.floating[Any]
     Raises:
         AvfusionError: the rows are all positive or all negative, or a score is not finite.
     """
-    fpr, tpr = _roc(labels, scores, "EER")
+    return equal_error_rate_of(*_roc(labels, scores, "EER"))
+
+
+def equal_error_rate_of(fpr: NDArray[np.float64], tpr: NDArray[np.float64]) -> float:
+    """:func:`equal_error_rate` of a ROC curve as :func:`roc_of` gives it."""
     excess = (1 - tpr) - fpr  # misses minus false accepts: falls from 1 (accept nothing) to -1 (accept all)
     after = int(np.argmax(excess <= 0))
     before = after - 1
@@ -50,7 +54,13 @@ def false_positive_rate_at(
     Raises:
         AvfusionError: the rows are all positive or all negative, or a score is not finite.
     """
-    fpr, tpr = _roc(labels, scores, "FPR at 95 % TPR")
+    return false_positive_rate_of(*_roc(labels, scores, "FPR at 95 % TPR"), true_positive_rate)
+
+
+def false_positive_rate_of(
+    fpr: NDArray[np.float64], tpr: NDArray[np.float64], true_positive_rate: float = 0.95
+) -> float:
+    """:func:`false_positive_rate_at` of a ROC curve as :func:`roc_of` gives it."""
     return float(fpr[np.argmax(tpr >= true_positive_rate)])
 
 
@@ -81,16 +91,20 @@ def expected_calibration_error(
     return float(np.abs(speaking - predicted).sum() / len(probabilities))
 
 
-def _roc(
-    labels: NDArray[np.bool_], scores: NDArray[np.floating[Any]], figure: str
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """False and true positive rates from (0, 0), accept nothing, to (1, 1), accept all."""
-    ranking = Ranking(labels, scores)
-    _need_both(labels, figure)
+def roc_of(ranking: Ranking) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """False and true positive rates from (0, 0), accept nothing, to (1, 1), accept all; rows of both kinds needed."""
     true_positives, false_positives = ranking.counts()
     fpr = np.append(0.0, false_positives / false_positives[-1])
     tpr = np.append(0.0, true_positives / true_positives[-1])
     return fpr, tpr
+
+
+def _roc(
+    labels: NDArray[np.bool_], scores: NDArray[np.floating[Any]], figure: str
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    ranking = Ranking(labels, scores)
+    _need_both(labels, figure)
+    return roc_of(ranking)
 
 
 def _need_both(labels: NDArray[np.bool_], figure: str) -> None:

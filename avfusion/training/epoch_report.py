@@ -27,9 +27,9 @@ from avfusion.evaluation.join import Joined
 from avfusion.evaluation.ranking import Ranking
 from avfusion.evaluation.roles import RoleSelection, role_selections, track_roles
 from avfusion.models import ActiveSpeakerDetector
+from avfusion.offsets import IN_SYNC_ROLES
 from avfusion.tracks import LabelTable
 from avfusion.training.logger import RunLogger
-from avfusion.training.report import IN_SYNC_ROLES
 
 PR_POINTS = 200
 

@@ -1,8 +1,9 @@
 """What a run is worth: scores, figures per role and per corpus, offset accuracy, alignment pictures.
 
-Written into the run folder: ``scores/<split>.csv``, ``report.json``, ``report.md``, ``alignment/*.png`` (for a split
-other than the validation split: ``report-<split>.json`` ...). A dataset that keeps the rows of its corpus as they were
-annotated (``source_labels/<split>.csv``) is scored on those too: ``scores/<split>-source.csv``.
+Written into the run folder: ``scores/<split>.csv``, ``report.json``, ``report.md``, ``precision_recall.png``,
+``alignment/*.png`` (for a split other than the validation split: ``report-<split>.json`` ...). A dataset that keeps the
+rows of its corpus as they were annotated (``source_labels/<split>.csv``) is scored on those too:
+``scores/<split>-source.csv``.
 """
 
 from __future__ import annotations
@@ -29,15 +30,16 @@ from avfusion.data.clips import ClipDataset
 from avfusion.data.examples import Examples
 from avfusion.distributed import ALONE, World
 from avfusion.errors import AvfusionError
-from avfusion.evaluation.desync import offset_accuracy, offset_from_similarity
-from avfusion.evaluation.join import join
-from avfusion.evaluation.report import evaluate
+from avfusion.evaluation.curve import draw_precision_recall, precision_recall
+from avfusion.evaluation.join import Joined, join
+from avfusion.evaluation.report import evaluate, interval_record
 from avfusion.evaluation.roles import per_role, per_source, track_groups, track_roles, track_sources
 from avfusion.evaluation.source_rows import score_source_rows
+from avfusion.evaluation.subsets import PICTURE_WIDTH_PX, subset_rows, subsets
 from avfusion.files import whole_text_file
-from avfusion.models import ActiveSpeakerDetector
 from avfusion.models.losses import terms_on
-from avfusion.scoring import offset_trials, pick_device, score_tracks
+from avfusion.offsets import IN_SYNC_ROLES, offset_rows
+from avfusion.scoring import pick_device, score_tracks
 from avfusion.tracks import FaceTrack, LabelTable, ScoreTable, read_labels, write_scores
 from avfusion.training.head_report import FAULTS, report_heads, say_left_out
 from avfusion.training.log_rows import FINAL, FINAL_ROLE
@@ -45,11 +47,6 @@ from avfusion.training.logger import RunLogger
 from avfusion.training.predictions import COLUMNS, prediction_rows
 from avfusion.training.report_text import as_markdown, as_text
 from avfusion.training.run_folder import read_skipped
-
-IN_SYNC_ROLES = {"own_sound", "solo"}
-MAX_OFFSET = 12
-MAX_PLANTED = 8
-OFFSET_CHANCE = 3 / (2 * MAX_PLANTED + 1)  # of always answering 0: three of the 17 planted offsets are within ±1 of it
 
 
 def report_run(
@@ -93,7 +90,9 @@ def report_run(
 
     report = {
         "dataset": dataset.name,
+        "root": config.data.root if config.data.format != "synthetic" else None,
         "split": split,
+        "device": str(device),
         "checkpoint": {"path": str(checkpoint), "sha256": _sha256(checkpoint), "epoch": content["progress"]["epoch"]},
         "command": shlex.join(command),
         "seed": trained.run.seed,
@@ -104,7 +103,7 @@ def report_run(
         **_figures(dataset.tracks, scores, config),
     }
     if config.report.offset_accuracy and trained.model.modality == "audio_visual":
-        report["offset_accuracy"] = _offsets(model, dataset, config, device)
+        report["offset_accuracy"] = offset_rows(model, dataset, config, device)
     source_path = source_labels_of(dataset)
     source_scores = []
     if source_path is not None:
@@ -116,7 +115,8 @@ def report_run(
             report["source_rows_fault"] = str(error)
 
     json_path, md_path = run_dir / f"report{suffix}.json", run_dir / f"report{suffix}.md"
-    _write(report, json_path, md_path)  # what follows takes minutes and may be killed
+    curve = _draw_curve(run_dir / f"precision_recall{suffix}.png", dataset.tracks, scores)
+    _write(report, json_path, md_path, curve)  # what follows takes minutes and may be killed
     alignment_dir = run_dir / f"alignment{suffix}"
     title, log = f"{dataset.name} / {split}", checkpoint.parent.parent / "log.jsonl"
     heads = report_heads(model, examples, config, device, alignment_dir, title, log)
@@ -126,7 +126,7 @@ def report_run(
         pictures = draw_clips(model, examples, config, device, alignment_dir, words=heads.words)
     except FAULTS as fault:
         say_left_out("the clips are not drawn", fault)
-    _write(report, json_path, md_path, [*heads.pictures, *pictures], heads.shown)
+    _write(report, json_path, md_path, [*curve, *heads.pictures, *pictures], heads.shown)
     if logger is not None:
         step, headline = int(content["progress"]["step"]), _headline(report, split)
         if not logger.has(headline, step):  # else this report was cut short once, or is made again
@@ -141,7 +141,7 @@ def report_run(
         logger.summarize(headline)
         logger.log_model(checkpoint, {"epoch": content["progress"]["epoch"], "step": step, **headline})
     print(as_text(report))
-    for path in [scores_path, *source_scores, md_path, json_path, checkpoint, *heads.paths, *pictures]:
+    for path in [scores_path, *source_scores, md_path, json_path, *curve, checkpoint, *heads.paths, *pictures]:
         print(f"  {path}")
     return report
 
@@ -160,22 +160,45 @@ def _figures(
     all_tracks: Sequence[FaceTrack], all_scores: Sequence[NDArray[np.float32]], config: Config
 ) -> dict[str, Any]:
     """All figures that come from labels and scores; tracks without labels count in none of them."""
-    labelled = [index for index, track in enumerate(all_tracks) if track.labelled]
-    tracks = [all_tracks[index] for index in labelled]
+    tracks = [track for track in all_tracks if track.labelled]
     without = len(all_tracks) - len(tracks)
-    if not tracks:
-        return {"all": None, "roles": [], "sources": [], "unlabelled_tracks": without}
-    joined = join(LabelTable.from_tracks(tracks), ScoreTable.from_tracks(tracks, [all_scores[i] for i in labelled]))
+    joined = _joined(all_tracks, all_scores)
+    if joined is None:
+        return {"all": None, "subsets": [], "roles": [], "sources": [], "unlabelled_tracks": without}
     resamples = config.report.bootstrap
     groups = track_groups(tracks)
     roles = per_role(joined, track_roles(tracks), IN_SYNC_ROLES, resamples, group_of_entity=groups)
     sources = per_source(joined, track_sources(tracks), resamples, group_of_entity=groups)
+    whole = evaluate(joined, resamples, group_of_entity=groups)
+    chosen = subset_rows(joined, subsets(joined), resamples=resamples, group_of_entity=groups)
     return {
-        "all": evaluate(joined, resamples, group_of_entity=groups).to_dict(),
+        "all": whole.to_dict(),
+        "intervals": interval_record(whole, "groups of tracks", resamples),
+        "picture_width_px": PICTURE_WIDTH_PX,
+        "subsets": [row.to_dict() for row in chosen],
         "roles": [asdict(row) for row in roles],
         "sources": [asdict(row) for row in sources],
         "unlabelled_tracks": without,
     }
+
+
+def _joined(all_tracks: Sequence[FaceTrack], all_scores: Sequence[NDArray[np.float32]]) -> Joined | None:
+    """Labels and scores of the tracks that have labels; None where none has."""
+    labelled = [index for index, track in enumerate(all_tracks) if track.labelled]
+    if not labelled:
+        return None
+    tracks = [all_tracks[index] for index in labelled]
+    return join(LabelTable.from_tracks(tracks), ScoreTable.from_tracks(tracks, [all_scores[i] for i in labelled]))
+
+
+def _draw_curve(path: Path, tracks: Sequence[FaceTrack], scores: Sequence[NDArray[np.float32]]) -> list[Path]:
+    """Draws precision over recall where there are labels."""
+    joined = _joined(tracks, scores)
+    if joined is None:
+        return []
+    curve = {"this model": precision_recall(joined.speaking, joined.score)}
+    draw_precision_recall(path, curve, float(joined.speaking.mean()))
+    return [path]
 
 
 def _left_out(dataset: ClipDataset, split: str, config: Config, trained_in: Path) -> dict[str, Any]:
@@ -211,42 +234,6 @@ def _source_rows(
         "num_videos": figures.num_videos,
         "rows_left_out": len(source) - len(kept),
     }
-
-
-def _in_sync(track: FaceTrack) -> bool:
-    """Whether a track's sound is known to be its own and undisturbed: by its role, or else because it mostly speaks."""
-    if track.role:
-        return track.role in IN_SYNC_ROLES and bool(track.speaking.any())
-    return bool(track.speaking.mean() > 0.5)
-
-
-def _offsets(
-    model: ActiveSpeakerDetector, dataset: ClipDataset, config: Config, device: torch.device
-) -> list[dict[str, Any]]:
-    """Offset accuracy by corpus and over all, on clips with their own sound really moved; each source clip once."""
-    first_of_group: dict[str, int] = {}
-    for index, track in enumerate(dataset.tracks):
-        if _in_sync(track):
-            first_of_group.setdefault(track.group or track.entity_id, index)
-    trials = offset_trials(model, dataset, list(first_of_group.values()), config, device, max_planted=MAX_PLANTED)
-    rows: list[dict[str, Any]] = []
-    sources = sorted({dataset.tracks[trial.track].source for trial in trials})
-    for source in [*sources, None]:
-        chosen = [t for t in trials if source is None or dataset.tracks[t.track].source == source]
-        if not chosen:
-            continue
-        found = [offset_from_similarity(t.similarity, MAX_OFFSET) for t in chosen]
-        errors = np.abs(np.array(found) - np.array([t.planted for t in chosen]))
-        rows.append(
-            {
-                "source": "all" if source is None else source or "unknown",
-                "accuracy": offset_accuracy(found, [t.planted for t in chosen]),
-                "chance": OFFSET_CHANCE,
-                "median_error_ms": float(np.median(errors)) * 40,
-                "num_clips": len(chosen),
-            }
-        )
-    return rows
 
 
 def _headline(report: dict[str, Any], split: str) -> dict[str, float]:

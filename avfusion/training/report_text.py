@@ -7,18 +7,14 @@ from pathlib import Path
 from typing import Any
 
 from avfusion.alignment.table import tables as head_tables
+from avfusion.evaluation.score_text import subset_table, whole_table
+from avfusion.evaluation.tables import Table, interval, markdown_table, number, text_table
 
 
 def as_text(report: dict[str, Any]) -> str:
     """The tables of a report for the terminal."""
     parts = ["\n".join([f"\n{_title(report)}", *_remarks(report)])]
-    for title, header, rows in [*_tables(report), *_head_tables(report)[:1]]:
-        cells = [header, *rows]
-        widths = [max(len(row[i]) for row in cells) for i in range(len(header))]
-        lines = [
-            "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in cells
-        ]
-        parts.append("\n".join([title, *lines]))
+    parts += [text_table(table) for table in [*_tables(report), *_head_tables(report)[:1]]]
     return "\n\n".join(parts) + "\n"
 
 
@@ -31,16 +27,14 @@ def as_markdown(report: dict[str, Any], pictures: Sequence[Path], files: Sequenc
         files: of the heads, linked.
     """
     parts = [f"# {_title(report)}", _provenance(report)]
-    for title, header, rows in [*_tables(report), *_head_tables(report)]:
-        lines = [f"## {title}", "", _row(header), _row(["---"] * len(header)), *(_row(row) for row in rows)]
-        parts.append("\n".join(lines))
+    parts += [markdown_table(table) for table in [*_tables(report), *_head_tables(report)]]
     if report.get("heads"):
         parts.append(_heads_note(report["heads"]))
     if files:
         parts.append("\n".join(f"- [{path.name}](<{path.as_posix()}>)" for path in files))
     parts.extend(f"- {note}" for note in (report["all"] or {}).get("notes", []))
     if pictures:
-        parts.append("## Alignment\n\n" + "\n".join(f"![{path.stem}]({path.as_posix()})" for path in pictures))
+        parts.append("## Pictures\n\n" + "\n".join(f"![{path.stem}]({path.as_posix()})" for path in pictures))
     return "\n\n".join(parts) + "\n"
 
 
@@ -72,14 +66,25 @@ def _provenance(report: dict[str, Any]) -> str:
     checkpoint, versions = report["checkpoint"], report["versions"]
     lines = [
         f"- command: `{report['command']}`",
-        f"- checkpoint: `{checkpoint['path']}`, epoch {checkpoint['epoch']}, sha256 `{checkpoint['sha256'][:16]}`",
-        f"- seed {report['seed']}; " + ", ".join(f"{name} {version}" for name, version in versions.items()),
+        f"- checkpoint: `{checkpoint['path']}`, epoch {checkpoint['epoch']}, sha256 `{checkpoint['sha256']}`",
+        f"- dataset: {report['dataset']}"
+        + (f" in `{report['root']}`" if report["root"] else "")
+        + f", {report['split']}",
+        f"- seed {report['seed']}, device {report['device']}; "
+        + ", ".join(f"{name} {version}" for name, version in versions.items()),
     ]
     if report["all"]:
+        intervals, whole = report["intervals"], report["all"]
+        lines.append(
+            f"- {whole['num_rows']} face boxes of which {whole['num_positive']} speak audibly; {whole['num_tracks']}"
+            f" tracks, {whole['num_videos']} videos, {whole['num_groups']} independent sources"
+        )
         lines.append(
             "- AP: VOC all-point interpolation over all face boxes of the split, as AVA defines it; intervals: 95 %,"
-            f" bootstrap over the {report['all']['num_groups']} independent sources of the tracks"
+            f" bootstrap over the {whole['num_groups']} independent sources of the tracks, {intervals['resamples']}"
+            f" resamples, seed {intervals['seed']}"
         )
+        lines.append(f"- face widths: in pixels of pictures scaled to a width of {report['picture_width_px']}")
     lines.append("- losses: " + ", ".join(f"{name} {weight:g}" for name, weight in report["model"]["losses"].items()))
     lines += [f"- {remark}" for remark in _remarks(report)]
     if report["model"].get("audio_bypass"):
@@ -87,29 +92,13 @@ def _provenance(report: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def _tables(report: dict[str, Any]) -> list[tuple[str, list[str], list[list[str]]]]:
+def _tables(report: dict[str, Any]) -> list[Table]:
     whole = report["all"]
     if whole is None:
         return []
     tables = [
-        (
-            "All face boxes",
-            ["AP", "95 %", "AUROC", "EER", "FPR at 95 % TPR", "ECE", "boxes", "speaking", "tracks", "sources"],
-            [
-                [
-                    _number(whole["average_precision"]),
-                    _interval(whole["average_precision_interval"]),
-                    _number(whole["auroc"]),
-                    _number(whole["equal_error_rate"]),
-                    _number(whole["fpr_at_95_tpr"]),
-                    _number(whole["expected_calibration_error"]),
-                    str(whole["num_rows"]),
-                    f"{100 * whole['prevalence']:.1f} %",
-                    str(whole["num_tracks"]),
-                    str(whole["num_groups"]),
-                ]
-            ],
-        ),
+        whole_table(whole, "sources"),
+        *([subset_table(rows, "sources")] if (rows := _telling_subsets(report["subsets"])) else []),
         (
             "Each role: its own frames; where its tracks never speak, beside the speaking frames named under positives",
             [
@@ -119,13 +108,13 @@ def _tables(report: dict[str, Any]) -> list[tuple[str, list[str], list[list[str]
             [
                 [
                     row["role"],
-                    _number(row["average_precision"]),
-                    _interval(row["average_precision_interval"]),
-                    _number(row["chance"]),
-                    _number(row["auroc"]),
-                    _interval(row["auroc_interval"]),
-                    _number(row["mean_negative_score"]),
-                    _number(row["mean_positive_score"]),
+                    number(row["average_precision"]),
+                    interval(row["average_precision_interval"]),
+                    number(row["chance"]),
+                    number(row["auroc"]),
+                    interval(row["auroc_interval"]),
+                    number(row["mean_negative_score"]),
+                    number(row["mean_positive_score"]),
                     str(row["num_frames"]),
                     str(row["num_tracks"]),
                     f"{row['num_positive_frames']} ({row['positives']})",
@@ -139,10 +128,10 @@ def _tables(report: dict[str, Any]) -> list[tuple[str, list[str], list[list[str]
             [
                 [
                     row["source"],
-                    _number(row["average_precision"]),
-                    _number(row["chance"]),
-                    _number(row["auroc"]),
-                    _interval(row["auroc_interval"]),
+                    number(row["average_precision"]),
+                    number(row["chance"]),
+                    number(row["auroc"]),
+                    interval(row["auroc_interval"]),
                     str(row["num_frames"]),
                     str(row["num_tracks"]),
                 ]
@@ -158,8 +147,8 @@ def _tables(report: dict[str, Any]) -> list[tuple[str, list[str], list[list[str]
                 ["AP", "95 %", "boxes", "speaking", "videos", "left out"],
                 [
                     [
-                        _number(rows["average_precision"]),
-                        _interval(rows["average_precision_interval"]),
+                        number(rows["average_precision"]),
+                        interval(rows["average_precision_interval"]),
                         str(rows["num_rows"]),
                         f"{100 * rows['num_positive'] / rows['num_rows']:.1f} %",
                         str(rows["num_videos"]),
@@ -188,7 +177,14 @@ def _tables(report: dict[str, Any]) -> list[tuple[str, list[str], list[list[str]
     return tables
 
 
-def _head_tables(report: dict[str, Any]) -> list[tuple[str, list[str], list[list[str]]]]:
+def _telling_subsets(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Those of the kinds that part the rows at all, empty ones left out."""
+    held = [row for row in rows if row["num_rows"]]
+    kinds = [row["kind"] for row in held]
+    return [row for row in held if kinds.count(row["kind"]) > 1]
+
+
+def _head_tables(report: dict[str, Any]) -> list[Table]:
     return head_tables(report["heads"]["rows"]) if report.get("heads") else []
 
 
@@ -200,21 +196,9 @@ def _heads_note(heads: dict[str, Any]) -> str:
     ]
     if heads["average_precision"]:
         lines.append(
-            f"- AP on these tracks {_number(heads['average_precision'][0])}; with every head silenced it changes by "
+            f"- AP on these tracks {number(heads['average_precision'][0])}; with every head silenced it changes by "
             f"{heads['without_any_head'][0]:+.4f}"
         )
     lines += [f"- {line}" for line in heads["basis"]]
     lines += [f"- ! {warning}" for warning in heads["warnings"]]
     return "\n".join([*lines, *(f"- not measured: {note}" for note in heads["notes"])])
-
-
-def _number(value: float | None) -> str:
-    return "-" if value is None else f"{value:.4f}"
-
-
-def _interval(value: Sequence[float] | None) -> str:
-    return "-" if value is None else f"{value[0]:.3f}..{value[1]:.3f}"
-
-
-def _row(cells: Sequence[str]) -> str:
-    return f"| {' | '.join(cells)} |"

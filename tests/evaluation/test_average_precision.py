@@ -106,3 +106,38 @@ def test_labels_have_to_be_bool_and_as_many_as_scores():
         average_precision(np.array([1, 0]), np.array([1.0, 0.0]))
     with pytest.raises(ValueError, match="expected one shape"):
         average_precision(np.array([True, False]), np.array([1.0]))
+
+
+def official_average_precision(labels, scores):
+    """What the official AVA tool does, told anew: sorted rows, running counts, sentinels, envelope, steps of recall."""
+    rows = sorted(zip(scores.tolist(), labels.tolist(), strict=True), key=lambda row: -row[0])
+    true_positives = false_positives = 0
+    precision, recall = [0.0], [0.0]
+    for _, positive in rows:
+        true_positives, false_positives = true_positives + positive, false_positives + (not positive)
+        precision.append(true_positives / (true_positives + false_positives))
+        recall.append(true_positives / int(labels.sum()))
+    precision, recall = [*precision, 0.0], [*recall, 1.0]
+    for index in range(len(precision) - 2, -1, -1):
+        precision[index] = max(precision[index], precision[index + 1])
+    return sum((recall[k] - recall[k - 1]) * precision[k] for k in range(1, len(recall)) if recall[k] != recall[k - 1])
+
+
+@pytest.mark.parametrize("seed", range(200))
+def test_equals_the_official_tool_on_rows_without_ties(seed):
+    generator = np.random.default_rng([7, seed])
+    count = int(generator.integers(2, 400))
+    labels = generator.random(count) < generator.uniform(0.02, 0.98)
+    labels[generator.integers(count)] = True
+    scores = generator.permutation(count) + generator.uniform(0, 0.5, count) + generator.uniform(0, 2) * count * labels
+    assert len(set(scores.tolist())) == count
+    expected = official_average_precision(labels, scores)
+    assert average_precision(labels, scores) == pytest.approx(expected, rel=0, abs=1e-12)
+
+
+def test_ties_where_the_official_tool_looks_at_row_order():
+    # Its figure for P and N of one score is 1 or 1/2, as the rows lie; here they are one threshold, 1/2 either way.
+    tied = np.array([0.5, 0.5])
+    for labels, official in (([True, False], 1.0), ([False, True], 0.5)):
+        assert official_average_precision(np.array(labels), tied) == official
+        assert average_precision(np.array(labels), tied) == 0.5

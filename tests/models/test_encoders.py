@@ -107,3 +107,24 @@ def test_frames_may_pass_the_convolutions_in_any_number(pixels: int, monkeypatch
     torch.testing.assert_close(parted, whole, rtol=0, atol=1e-12)
     for one, other in zip(parted_gradients, gradients, strict=True):
         torch.testing.assert_close(one, other, rtol=0, atol=1e-12 * float(other.abs().max()))
+
+
+@pytest.mark.parametrize(("channels", "side"), [(4, 12), (8, 9), (24, 16)])
+def test_picking_pixels_first_is_the_strided_convolution(channels: int, side: int) -> None:
+    """A strided 1x1 convolution of fewer than 8 channels destroys memory on some processors; this one never may."""
+    torch.manual_seed(0)
+    convolution = visual.EveryOther(channels, 8, 2)
+    maps = torch.randn(24, channels, side, side).contiguous(memory_format=torch.channels_last).requires_grad_()
+    picked = convolution(maps)
+    # Written out, since the library's own strided convolution is what cannot be trusted.
+    expected = torch.einsum("oc,ncyx->noyx", convolution.weight[:, :, 0, 0], maps[:, :, ::2, ::2])
+    torch.testing.assert_close(picked, expected, rtol=0, atol=1e-5)
+    direction = torch.randn_like(picked)
+    inputs = (maps, convolution.weight)
+    found, right = (torch.autograd.grad((out * direction).sum(), inputs) for out in (picked, expected))
+    for one, other in zip(found, right, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-4)
+    assert not any(
+        isinstance(m, torch.nn.Conv2d) and m.kernel_size == (1, 1) and m.stride != (1, 1)
+        for m in VisualEncoder(16, (4, 8, 8)).modules()
+    )

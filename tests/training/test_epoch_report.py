@@ -18,12 +18,12 @@ from avfusion.evaluation.join import join
 from avfusion.evaluation.roc import auroc
 from avfusion.evaluation.roles import per_role, track_roles
 from avfusion.models import build_model
+from avfusion.offsets import IN_SYNC_ROLES
 from avfusion.scoring import score_tracks
 from avfusion.tracks import FaceTrack, LabelTable, ScoreTable
 from avfusion.training.epoch_report import EpochReport
 from avfusion.training.logger import RunLogger
 from avfusion.training.predictions import COLUMNS, prediction_rows
-from avfusion.training.report import IN_SYNC_ROLES
 from tests.training.tiny import tiny_run
 
 CPU = torch.device("cpu")

@@ -1,0 +1,122 @@
+"""The quick reader and csv.reader give the same rows, the same numbers to the last bit and the same errors."""
+
+from __future__ import annotations
+
+import csv
+import math
+
+import numpy as np
+import pytest
+
+from avfusion import csv_rows
+from avfusion.csv_rows import read_columns
+from avfusion.errors import AvfusionError
+
+NAMES = ("video_id", "value")
+
+
+def read(path, names=NAMES, **options):
+    parts = list(read_columns(path, names, **options))
+    lines = [line for chunk, _ in parts for line in chunk.tolist()]
+    texts = [text for _, columns in parts for text in columns.texts("video_id")]
+    numbers = [number for _, columns in parts for number in columns.numbers("value").tolist()]
+    return lines, texts, numbers, {type(columns).__name__ for _, columns in parts}
+
+
+def write(folder, text):
+    path = folder / "table.csv"
+    path.write_bytes(text.encode())
+    return path
+
+
+def number_texts(count=3000):
+    generator = np.random.default_rng(3)
+    shapes = ["{!r}", "{:.6f}", "-{:.3f}", "{:.14f}", "{:.13f}", "{:e}", "+{:.4f}", "{:.0f}.", "{:.20f}"]
+    texts = [shapes[generator.integers(len(shapes))].format(float(generator.random())) for _ in range(count)]
+    texts += [str(int(generator.integers(10 ** int(generator.integers(1, 19))))) for _ in range(count)]
+    texts += [f".{int(generator.integers(1000))}" for _ in range(100)] + ["1e999", "-0.0", "0", "900.04", "1e-320"]
+    return texts
+
+
+@pytest.mark.parametrize("block_bytes", [200, 1 << 20])
+def test_numbers_are_those_of_float_to_the_last_bit(tmp_path, monkeypatch, block_bytes):
+    monkeypatch.setattr(csv_rows, "_BLOCK_BYTES", block_bytes)
+    texts = number_texts()
+    path = write(tmp_path, "".join(f"v{row // 7},{text}\n" for row, text in enumerate(texts)))
+    lines, videos, numbers, ways = read(path)
+    assert ways == {"_PlainRows"}
+    assert numbers == [float(text) for text in texts]
+    assert [math.copysign(1, number) for number in numbers] == [math.copysign(1, float(text)) for text in texts]
+    assert videos == [f"v{row // 7}" for row in range(len(texts))]
+    assert lines == list(range(1, len(texts) + 1))
+
+
+@pytest.mark.parametrize(
+    "odd", [".", "-", "", "1.2.3", "1-2", "--1", "1e", "nan", "1_0", "0x10", "-.", "x" * 300, " 1"]
+)
+@pytest.mark.parametrize("quoted", [False, True])
+def test_what_is_no_number_is_nan_either_way(tmp_path, odd, quoted):
+    head = '"v",1\n' if quoted else "v,1\n"
+    _, _, numbers, ways = read(write(tmp_path, f"{head}v,2.5\nv,{odd}\nv,3\n"))
+    expected = float(odd) if odd == " 1" else float("nan")
+    assert numbers == pytest.approx([1, 2.5, expected, 3], nan_ok=True)
+    assert ways == ({"_TextRows"} if quoted or len(odd) > 256 else {"_PlainRows"})
+
+
+def test_from_the_first_quote_on_csv_reads_and_lines_go_on(tmp_path, monkeypatch):
+    monkeypatch.setattr(csv_rows, "_BLOCK_BYTES", 64)
+    rows = [f"v{row},{row}.5" for row in range(40)]
+    rows[25] = '"a,""b""\nc",25.5'  # one row over two lines
+    rows[30] = ""
+    lines, videos, numbers, ways = read(write(tmp_path, "\n".join(rows)))
+    assert ways == {"_PlainRows", "_TextRows"}
+    assert videos[25] == 'a,"b"\nc'
+    assert numbers == [row + 0.5 for row in range(40) if row != 30]
+    assert lines == [*range(1, 26), *range(27, 32), *range(33, 42)]
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+@pytest.mark.parametrize("start", ["", "\ufeff", "\n", "\ufeffvideo_id,value\n", "value , video_id,more\n"])
+def test_heads_and_line_ends_do_not_matter(tmp_path, start, end):
+    row = "{1},{0},x" if start.startswith("value") else "{0},{1}"
+    text = start + "".join(row.format(f"v{n}", n) + "\n" for n in range(5))
+    lines, videos, numbers, _ = read(write(tmp_path, text.replace("\n", end)))
+    assert videos == [f"v{n}" for n in range(5)]
+    assert numbers == list(range(5))
+    first = 1 + ("\n" in start)
+    assert lines == list(range(first, first + 5))
+
+
+def test_the_first_row_says_whether_more_columns_follow(tmp_path):
+    assert read(write(tmp_path, "a,1,x\nb,2,y\n"), more_columns=1)[1] == ["a", "b"]
+    assert read(write(tmp_path, "a,1\nb,2\n"), more_columns=1)[1] == ["a", "b"]
+    for text, message in (("a,1,x\nb,2\n", "2 columns, expected 3"), ("a,1\nb,2,y\n", "3 columns, expected 2")):
+        with pytest.raises(AvfusionError, match=f"table.csv line 2: {message}: video_id,value"):
+            read(write(tmp_path, text), more_columns=1)
+    with pytest.raises(AvfusionError, match="line 2: 4 columns, expected 3"):
+        read(write(tmp_path, "a,1,x\nb,2,y,z\n"), more_columns=1)
+
+
+def test_a_short_row_and_a_long_one_do_not_make_up_for_each_other(tmp_path):
+    with pytest.raises(AvfusionError, match="line 2: 1 columns, expected 2"):
+        read(write(tmp_path, "a,1\nb\nc,3,x\n"))
+
+
+def test_a_header_far_down_counts_and_must_order_columns_alike(tmp_path, monkeypatch):
+    monkeypatch.setattr(csv_rows, "_BLOCK_BYTES", 32)
+    rows = [f"v{n},{n}" for n in range(30)]
+    assert read(write(tmp_path, "\n".join([*rows, "video_id,value", *rows])))[2] == [*range(30), *range(30)]
+    with pytest.raises(AvfusionError, match="line 31: a second header with other columns"):
+        read(write(tmp_path, "\n".join([*rows, "video_id,more,value", *rows])))
+
+
+def test_wrong_bytes_are_an_error_in_any_column(tmp_path):
+    path = tmp_path / "table.csv"
+    path.write_bytes(b"video_id,value,more\n" + b"a,1,x\n" * 10 + b"a,1,\xff\n")
+    with pytest.raises(AvfusionError, match="not UTF-8 text"):
+        read(path)
+
+
+def test_a_field_beyond_the_limit_of_csv_is_refused(tmp_path):
+    with pytest.raises(AvfusionError, match="line 2: not readable as CSV"):
+        read(write(tmp_path, f"a,1\n{'x' * (csv.field_size_limit() + 1)},2\n"))
