@@ -30,6 +30,7 @@ LABEL_COLUMNS = ("video_id", "frame_timestamp", *_BOX_COLUMNS, "label", "entity_
 UNLABELED_COLUMNS = ("video_id", "frame_timestamp", *_BOX_COLUMNS, "entity_id")
 SCORE_COLUMNS = (*LABEL_COLUMNS, "score")
 _HEADER_ALIASES = dict(zip(("x1", "y1", "x2", "y2"), _BOX_COLUMNS, strict=True))
+_NUMERIC = ("frame_timestamp", *_BOX_COLUMNS)
 _LARGEST = 1e12  # beyond any time, box or score: keeps milliseconds within int64
 
 
@@ -205,7 +206,8 @@ def read_labels(path: str | os.PathLike[str], *, more_columns: int = 0, keep_tex
         AvfusionError: the file cannot be read, or a row is wrong; the message names file, line and what was found.
     """
     chunks = []
-    for line, columns in read_columns(path, LABEL_COLUMNS, _HEADER_ALIASES, more_columns):
+    numeric = () if keep_texts else _NUMERIC
+    for line, columns in read_columns(path, LABEL_COLUMNS, _HEADER_ALIASES, more_columns, numeric=numeric):
         chunk = _face_columns(path, line, columns, keep_texts)
         label = columns.texts("label")
         known = np.logical_or.reduce([label == text for text in LABELS])
@@ -225,7 +227,7 @@ def read_unlabeled(path: str | os.PathLike[str]) -> FaceTable:
         AvfusionError: the file cannot be read, or a row is wrong.
     """
     chunks = []
-    for line, columns in read_columns(path, UNLABELED_COLUMNS, _HEADER_ALIASES):
+    for line, columns in read_columns(path, UNLABELED_COLUMNS, _HEADER_ALIASES, numeric=_NUMERIC):
         chunk = _face_columns(path, line, columns)
         _refuse_inverted_boxes(path, line, columns, chunk["boxes_xyxy"])
         chunks.append(chunk)
@@ -242,7 +244,7 @@ def read_scores(path: str | os.PathLike[str]) -> ScoreTable:
         AvfusionError: the file cannot be read, or a row is wrong (a NaN, infinite, blank or text score among them).
     """
     chunks = []
-    for line, columns in read_columns(path, SCORE_COLUMNS, _HEADER_ALIASES):
+    for line, columns in read_columns(path, SCORE_COLUMNS, _HEADER_ALIASES, numeric=(*_NUMERIC, "score")):
         chunk = _face_columns(path, line, columns)
         chunk["score"] = _numbers(path, line, columns, "score", "a finite number")
         chunks.append(chunk)

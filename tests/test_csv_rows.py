@@ -8,7 +8,6 @@ import math
 import numpy as np
 import pytest
 
-from avfusion import csv_rows
 from avfusion.csv_rows import read_columns
 from avfusion.errors import AvfusionError
 
@@ -16,7 +15,7 @@ NAMES = ("video_id", "value")
 
 
 def read(path, names=NAMES, **options):
-    parts = list(read_columns(path, names, **options))
+    parts = list(read_columns(path, names, numeric=("value",), **options))
     lines = [line for chunk, _ in parts for line in chunk.tolist()]
     texts = [text for _, columns in parts for text in columns.texts("video_id")]
     numbers = [number for _, columns in parts for number in columns.numbers("value").tolist()]
@@ -34,13 +33,11 @@ def number_texts(count=3000):
     shapes = ["{!r}", "{:.6f}", "-{:.3f}", "{:.14f}", "{:.13f}", "{:e}", "+{:.4f}", "{:.0f}.", "{:.20f}"]
     texts = [shapes[generator.integers(len(shapes))].format(float(generator.random())) for _ in range(count)]
     texts += [str(int(generator.integers(10 ** int(generator.integers(1, 19))))) for _ in range(count)]
-    texts += [f".{int(generator.integers(1000))}" for _ in range(100)] + ["1e999", "-0.0", "0", "900.04", "1e-320"]
+    texts += [f".{int(generator.integers(1000))}" for _ in range(100)] + ["-0.0", "0", "900.04", "1e-320"]
     return texts
 
 
-@pytest.mark.parametrize("block_bytes", [200, 1 << 20])
-def test_numbers_are_those_of_float_to_the_last_bit(tmp_path, monkeypatch, block_bytes):
-    monkeypatch.setattr(csv_rows, "_BLOCK_BYTES", block_bytes)
+def test_numbers_are_those_of_float_to_the_last_bit(tmp_path):
     texts = number_texts()
     path = write(tmp_path, "".join(f"v{row // 7},{text}\n" for row, text in enumerate(texts)))
     lines, videos, numbers, ways = read(path)
@@ -52,24 +49,23 @@ def test_numbers_are_those_of_float_to_the_last_bit(tmp_path, monkeypatch, block
 
 
 @pytest.mark.parametrize(
-    "odd", [".", "-", "", "1.2.3", "1-2", "--1", "1e", "nan", "1_0", "0x10", "-.", "x" * 300, " 1"]
+    "odd", [".", "-", "", "1.2.3", "1-2", "--1", "1e", "nan", "1_0", "0x10", "-.", "x" * 300, " 1", "inf"]
 )
 @pytest.mark.parametrize("quoted", [False, True])
 def test_what_is_no_number_is_nan_either_way(tmp_path, odd, quoted):
     head = '"v",1\n' if quoted else "v,1\n"
     _, _, numbers, ways = read(write(tmp_path, f"{head}v,2.5\nv,{odd}\nv,3\n"))
-    expected = float(odd) if odd == " 1" else float("nan")
+    expected = float(odd) if odd in (" 1", "inf") else float("nan")
     assert numbers == pytest.approx([1, 2.5, expected, 3], nan_ok=True)
-    assert ways == ({"_TextRows"} if quoted or len(odd) > 256 else {"_PlainRows"})
+    assert ways == ({"_PlainRows"} if odd == " 1" and not quoted else {"_TextRows"})
 
 
-def test_from_the_first_quote_on_csv_reads_and_lines_go_on(tmp_path, monkeypatch):
-    monkeypatch.setattr(csv_rows, "_BLOCK_BYTES", 64)
+def test_quotes_and_blank_lines_are_left_to_csv(tmp_path):
     rows = [f"v{row},{row}.5" for row in range(40)]
     rows[25] = '"a,""b""\nc",25.5'  # one row over two lines
     rows[30] = ""
     lines, videos, numbers, ways = read(write(tmp_path, "\n".join(rows)))
-    assert ways == {"_PlainRows", "_TextRows"}
+    assert ways == {"_TextRows"}
     assert videos[25] == 'a,"b"\nc'
     assert numbers == [row + 0.5 for row in range(40) if row != 30]
     assert lines == [*range(1, 26), *range(27, 32), *range(33, 42)]
@@ -102,8 +98,7 @@ def test_a_short_row_and_a_long_one_do_not_make_up_for_each_other(tmp_path):
         read(write(tmp_path, "a,1\nb\nc,3,x\n"))
 
 
-def test_a_header_far_down_counts_and_must_order_columns_alike(tmp_path, monkeypatch):
-    monkeypatch.setattr(csv_rows, "_BLOCK_BYTES", 32)
+def test_a_header_far_down_counts_and_must_order_columns_alike(tmp_path):
     rows = [f"v{n},{n}" for n in range(30)]
     assert read(write(tmp_path, "\n".join([*rows, "video_id,value", *rows])))[2] == [*range(30), *range(30)]
     with pytest.raises(AvfusionError, match="line 31: a second header with other columns"):
@@ -119,4 +114,12 @@ def test_wrong_bytes_are_an_error_in_any_column(tmp_path):
 
 def test_a_field_beyond_the_limit_of_csv_is_refused(tmp_path):
     with pytest.raises(AvfusionError, match="line 2: not readable as CSV"):
-        read(write(tmp_path, f"a,1\n{'x' * (csv.field_size_limit() + 1)},2\n"))
+        read(write(tmp_path, f'"a",1\n{"x" * (csv.field_size_limit() + 1)},2\n'))
+
+
+def test_texts_of_numbers_can_be_asked_for_afterwards(tmp_path):
+    path = write(tmp_path, "a,1.50,x\nb,2e0,y\n")
+    ((lines, columns),) = read_columns(path, NAMES, more_columns=1, numeric=("value",))
+    assert type(columns).__name__ == "_PlainRows"
+    assert columns.texts("value").tolist() == ["1.50", "2e0"]
+    assert lines.tolist() == [1, 2]
