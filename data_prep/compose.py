@@ -106,6 +106,11 @@ def compose_dataset(options: argparse.Namespace, command: str) -> None:
         return
     clips, soundless = _source_clips(entries, writer, options.crop_size)
     recipes = plan_scenes([clip.facts for clip in clips.values()], voices, noises, options.seed, options.overlaps)
+    if options.overlaps and not any(recipe.role == "overlap" for recipe in recipes):
+        raise UsageError(
+            f"--overlaps={options.overlaps}: each split needs two talkers, and two more clips to dub them with; leave"
+            " it out or give more --clips"
+        )
     sounds = {"speech": options.speech, "noise": options.noise}
 
     @lru_cache(maxsize=256)
@@ -281,7 +286,7 @@ def _record(recipe: Recipe, scene: Scene, writer: PreparedWriter) -> SceneRecord
         "role": recipe.role,
         "variant": recipe.variant,
         "clips": ";".join(recipe.faces),
-        "sound": recipe.sound,
+        "sound": recipe.sound or ";".join(recipe.voices),
         "interferer": recipe.interferer,
         "snr_db": recipe.snr_db if recipe.interferer or recipe.variant == "both" or scene.voices else "",
         "shift_s": recipe.shift_s,

@@ -140,7 +140,7 @@ def _overlap(recipe: Recipe, clips: Mapping[str, SourceClip]) -> Scene:
     faces = [clips[clip_id] for clip_id in recipe.faces]
     num_frames = min(len(face.speaking) for face in faces)
     voices, tracks = [], []
-    for number, (face, clip_id) in enumerate(zip(faces, recipe.sound.split(";"), strict=True)):
+    for number, (face, clip_id) in enumerate(zip(faces, recipe.voices, strict=True)):
         own, said = clip_id == face.facts.clip_id, clips[clip_id]
         gain = np.float32(10.0 ** ((-recipe.snr_db if number else recipe.snr_db) / 40.0))  # from the reference level
         audio = np.resize(said.audio, num_frames * SAMPLES_PER_VIDEO_FRAME) * gain

@@ -72,8 +72,8 @@ class Recipe:
         variant: of ``two_faces``: who is heard and what the other does; of ``overlap``: whether each voice is its
             face's ``own`` or an ``other`` (``own_other`` ...); of ``silence``: ``digital`` or ``room``.
         faces: clip ids of the faces seen, one or two.
-        sound: clip id or voice file whose sound replaces the face's own; empty where the face's own counts. Of
-            ``overlap``: the clip ids of both voices, with a semicolon between them.
+        sound: clip id or voice file whose sound replaces the face's own; empty where the face's own counts.
+        voices: of ``overlap``: the clip ids of both voices.
         interferer: voice or noise file mixed in; empty where none is.
         snr_db: of the sound over the interferer; of two faces: of the first voice over the second.
         shift_s: by which the own sound is turned, in seconds; positive: later. It is turned in a circle: in a clip of
@@ -91,6 +91,7 @@ class Recipe:
     snr_db: float = 0.0
     shift_s: float = 0.0
     seed: int = 0
+    voices: tuple[str, ...] = ()
 
 
 def split_names(names: Sequence[str]) -> dict[str, list[str]]:
@@ -148,8 +149,8 @@ def plan_scenes(
             for number in range(sets):
                 recipes += planner.scenes_of(clip, number, rng)
             rng = np.random.default_rng([seed, int.from_bytes(digest[:8], "little"), 1])
-            for number in range(sets * overlaps * len(OVERLAP_VARIANTS)):
-                recipes += planner.overlap(clip, number, rng)
+            for number in range(sets * overlaps):
+                recipes += planner.overlaps(clip, number, rng)
     return recipes
 
 
@@ -214,22 +215,28 @@ class _Planner:
         faces = (pair[0].clip_id, pair[1].clip_id)
         return Recipe(scene_id, clip.split, "two_faces", variant, faces, snr_db=level_db, seed=seed)
 
-    def overlap(self, clip: ClipFacts, number: int, rng: np.random.Generator) -> list[Recipe]:
+    def overlaps(self, clip: ClipFacts, number: int, rng: np.random.Generator) -> list[Recipe]:
+        """A round of two people who talk under two voices, in all variants; nothing where one cannot be had."""
+        drawn = [self._overlap(clip, number, variant, rng) for variant in OVERLAP_VARIANTS]
+        recipes = [recipe for recipe in drawn if recipe is not None]
+        return recipes if len(recipes) == len(drawn) else []
+
+    def _overlap(self, clip: ClipFacts, number: int, variant: str, rng: np.random.Generator) -> Recipe | None:
         """Two people talk, two voices are heard: of each face its own, or what somebody says in another clip."""
         pair = self._pair(clip, rng) if clip.speaks else None
         if pair is None:
-            return []
-        variant = OVERLAP_VARIANTS[number % len(OVERLAP_VARIANTS)]
-        sounds: list[str] = []
+            return None
+        end = min(face.num_frames for face in pair)  # where the scene is cut
+        voices: list[str] = []
         for face, kind in zip(pair, variant.split("_"), strict=True):
-            unlike = {*(each.clip_id for each in pair), *sounds}
-            sounds.append(face.clip_id if kind == "own" else self._other_clip(face, rng, unlike))
-        if not all(sounds):
-            return []
+            unlike = {*(each.clip_id for each in pair), *voices}
+            voices.append(face.clip_id if kind == "own" else self._other_clip(face, rng, unlike, end))
+        if not all(voices):
+            return None
         level_db = round(float(rng.uniform(*LEVEL_RANGE_DB)), 2)
-        scene_id, seed = f"overlap-{clip.clip_id}-{number}", int(rng.integers(2**31))
+        scene_id, seed = f"overlap-{clip.clip_id}-{number}-{variant}", int(rng.integers(2**31))
         faces = (pair[0].clip_id, pair[1].clip_id)
-        return [Recipe(scene_id, clip.split, "overlap", variant, faces, ";".join(sounds), "", level_db, 0.0, seed)]
+        return Recipe(scene_id, clip.split, "overlap", variant, faces, snr_db=level_db, seed=seed, voices=tuple(voices))
 
     def _pair(self, clip: ClipFacts, rng: np.random.Generator) -> tuple[ClipFacts, ClipFacts] | None:
         """A clip and one of another talker, in any order; None where nobody else talks in time."""
@@ -240,9 +247,20 @@ class _Planner:
         partner = _choose([other for other in partners if other.talker == talker], rng)
         return (clip, partner) if rng.random() < 0.5 else (partner, clip)
 
-    def _other_clip(self, clip: ClipFacts, rng: np.random.Generator, unlike: Collection[str] = ()) -> str:
-        """Another clip's sound: of the same talker where there is one, else of the corpus, else of anybody."""
-        others = [other for other in self.talking if other.clip_id != clip.clip_id and other.clip_id not in unlike]
+    def _other_clip(
+        self, clip: ClipFacts, rng: np.random.Generator, unlike: Collection[str] = (), end: int | None = None
+    ) -> str:
+        """Another clip's sound: of the same talker where there is one, else of the corpus, else of anybody.
+
+        With ``end`` only a clip whose speech begins well before that frame.
+        """
+        others = [
+            other
+            for other in self.talking
+            if other.clip_id != clip.clip_id
+            and other.clip_id not in unlike
+            and (end is None or _is_heard_before(other, end))
+        ]
         same_talker = [other for other in others if other.talker == clip.talker]
         same_corpus = [other for other in others if other.corpus == clip.corpus]
         candidates = same_talker or same_corpus or others
@@ -269,7 +287,12 @@ def _shift_s(clip: ClipFacts, rng: np.random.Generator) -> float:
 def _both_are_heard(first: ClipFacts, second: ClipFacts) -> bool:
     """Whether both begin to speak well before the shorter one ends, where a scene of the two is cut."""
     end = min(first.num_frames, second.num_frames)
-    return all(clip.speech_start is not None and clip.speech_start + MIN_HEARD_FRAMES < end for clip in (first, second))
+    return _is_heard_before(first, end) and _is_heard_before(second, end)
+
+
+def _is_heard_before(clip: ClipFacts, end: int) -> bool:
+    """Whether a clip's speech begins well before a frame."""
+    return clip.speech_start is not None and clip.speech_start + MIN_HEARD_FRAMES < end
 
 
 def _choose(options: Sequence[_T], rng: np.random.Generator) -> _T:

@@ -291,7 +291,7 @@ def test_overlaps_hear_both_faces_one_of_them_and_neither_as_often() -> None:
     assert len(set(Counter(scene.variant for scene in drawn).values())) == 1
     for scene in drawn:
         assert clips[scene.faces[0]].talker != clips[scene.faces[1]].talker
-        sounds = scene.sound.split(";")
+        sounds = scene.voices
         assert len(set(sounds)) == 2
         for kind, face, sound, other in zip(
             scene.variant.split("_"), scene.faces, sounds, scene.faces[::-1], strict=True
@@ -303,7 +303,7 @@ def test_overlaps_hear_both_faces_one_of_them_and_neither_as_often() -> None:
 
 
 def test_an_overlap_mixes_two_voices_and_labels_the_faces_whose_own_they_are() -> None:
-    mixed = compose_scene(recipe("overlap", "own_other", ("a", "x"), sound="a;b", snr_db=6.0), CLIPS, load_sound)
+    mixed = compose_scene(recipe("overlap", "own_other", ("a", "x"), voices=("a", "b"), snr_db=6.0), CLIPS, load_sound)
     own, other = mixed.voices
     np.testing.assert_allclose(mixed.audio, own.audio + other.audio, atol=1e-6)
     np.testing.assert_allclose(own.audio, CLIPS["a"].audio * 10 ** (3 / 20), rtol=1e-5)  # half of the 6 dB each way
@@ -311,7 +311,7 @@ def test_an_overlap_mixes_two_voices_and_labels_the_faces_whose_own_they_are() -
     assert (own.face, other.face) == (0, None)
     np.testing.assert_array_equal(mixed.tracks[0].speaking, CLIPS["a"].speaking)
     assert not mixed.tracks[1].speaking.any()
-    truth = scene_truth(recipe("overlap", "own_other", ("a", "x"), sound="a;b", snr_db=6.0), mixed)
+    truth = scene_truth(recipe("overlap", "own_other", ("a", "x"), voices=("a", "b"), snr_db=6.0), mixed)
     assert [voice.entity_id for voice in truth.voices] == ["s:0", ""]
     assert [face.voice for face in truth.faces] == [0, None]
     np.testing.assert_allclose(truth.voices[0].active_s, [[15 / 25, 50 / 25]])
@@ -321,3 +321,18 @@ def test_an_overlap_mixes_two_voices_and_labels_the_faces_whose_own_they_are() -
     np.testing.assert_allclose(again.voices[1].envelope, truth.voices[1].envelope, atol=1e-5)
     assert again.faces[0].lag_ms is None
     assert np.isnan(again.voices[0].f0_hz).all()
+
+
+def test_voices_of_an_overlap_are_heard_before_it_is_cut() -> None:
+    short = [ClipFacts(f"{t}1", "c", t, "train", 75, 10, has_still=True) for t in ("a", "b")]
+    long = [ClipFacts(f"{t}2", "c", t, "train", 250, 150, has_still=True) for t in ("a", "b")]
+    spare = [ClipFacts(f"{t}3", "c", t, "train", 75, 10, has_still=True) for t in ("a", "b")]
+    facts_of = {clip.clip_id: clip for clip in short + long + spare}
+    drawn = [r for r in plan_scenes(list(facts_of.values()), VOICES, NOISES, seed=0, overlaps=3) if r.role == "overlap"]
+    assert drawn
+    for scene in drawn:
+        end = min(facts_of[face].num_frames for face in scene.faces)
+        assert all(facts_of[voice].speech_start < end - 12 for voice in scene.voices)
+    # Without the spare clips nobody can be dubbed in a short scene: no round of four, so none of it.
+    few = plan_scenes(short + long, VOICES, NOISES, seed=0, overlaps=3)
+    assert all(min(facts_of[f].num_frames for f in r.faces) == 250 for r in few if r.role == "overlap")
