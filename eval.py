@@ -65,8 +65,8 @@ def command_line() -> CommandParser:
     parser.add_argument("--checkpoint", choices=["best", "last"], help="which checkpoint of the run (default: best)")
     parser.add_argument("--out", type=Path, help="where to write (default: the run folder; of --scores: nowhere)")
     parser.add_argument("--suite", choices=["robustness"], help="measure this, not the report")
-    parser.add_argument("--scores", type=Path, help="a score file: AVA columns and score")
-    parser.add_argument("--labels", type=Path, help="the labels that go with it")
+    parser.add_argument("--scores", type=Path, help="a score file: AVA columns and score, or a folder of CSVs")
+    parser.add_argument("--labels", type=Path, help="the labels that go with it, a file or a folder")
     parser.add_argument("--against", type=Path, help="a second score file of the same rows, to compare with")
     parser.add_argument("--protocol", choices=["ava", "asw", "columbia"], help="rules and label format (default: ava)")
     parser.add_argument("--conditions", type=Path, help="labels of AVA-Speech: figures per condition of the sound")
@@ -93,10 +93,12 @@ def evaluate_scores(options: argparse.Namespace, overrides: list[str]) -> None:
         if options.against or options.conditions or options.categories or options.protocol:
             raise UsageError("--diarization goes with --rttm or --labels, --identities and --out alone")
         rules = Segmentation(**asdict(config.diarization))
-        evaluate_diarization(options.scores, rules, options.rttm, options.labels, options.identities, options.out)
+        reference = (options.rttm, options.labels, options.identities)
+        evaluate_diarization(options.scores, rules, *reference, options.out, config.report.bootstrap, sys.argv)
         return
-    if options.rttm or options.identities:
-        raise UsageError("--rttm and --identities go with --diarization")
+    of_speech = [text for text in overrides if text.startswith("--diarization.")]
+    if options.rttm or options.identities or of_speech:
+        raise UsageError(f"{of_speech[0] if of_speech else '--rttm and --identities'}: only with --diarization; add it")
     if not options.labels:
         raise UsageError("--scores needs --labels, or --diarization; see python eval.py --help")
     if protocol == "ava":
@@ -127,17 +129,19 @@ def evaluate_run(options: argparse.Namespace, overrides: list[str]) -> None:
     if not config_path.is_file():
         raise UsageError(f"{run_dir}: no config.yaml there; expected a folder that train.py made")
     from avfusion.checkpoint import read_checkpoint, refuse_another_model
+    from avfusion.data.identity import read_otherwise
 
     checkpoint = run_dir / "checkpoints" / f"{options.checkpoint or 'best'}.pt"
     config, content = load_config(config_path, overrides), read_checkpoint(checkpoint)
     own = config_from_dict(content["config"], where=str(checkpoint))
     refuse_another_model(own, config)
-    other = [f"data.{key}" for key in read_otherwise(own, config)] + ["checkpoint"] * (options.checkpoint == "last")
-    if options.out is None and other:
-        raise UsageError(
-            f"this would not be the run's own report (other {', '.join(other)}): give --out=FOLDER for it, so that the"
-            " one in the run folder stays"
-        )
+    if options.out is None or options.out.resolve() == run_dir.resolve():
+        other = read_otherwise(own, config, run_dir) + ["checkpoint"] * (options.checkpoint == "last")
+        if other:
+            raise UsageError(
+                f"this would not be the run's own report (other {', '.join(other)}): give --out=FOLDER for it, so that"
+                " the one in the run folder stays"
+            )
 
     from avfusion.distributed import join_world
     from avfusion.scoring import pick_device
@@ -151,11 +155,12 @@ def score_and_report(
 ) -> None:
     """Scores, in every process of torchrun; the main one reports."""
     from avfusion.data.examples import Examples
+    from avfusion.data.left_out import read_skipped
     from avfusion.data.open import open_dataset
     from avfusion.data.preload import render_ahead
     from avfusion.training.logger import RunLogger
     from avfusion.training.report import report_run
-    from avfusion.training.run_folder import hold_run_folder, read_skipped
+    from avfusion.training.run_folder import hold_run_folder
 
     run_dir, split = options.runs[0], options.split or config.data.val_split
     with nullcontext() if world.is_main else redirect_stderr(io.StringIO()):  # the main process tells it all
@@ -181,11 +186,6 @@ def score_and_report(
         if logger is not None:
             logger.close()
         held.close()
-
-
-def read_otherwise(own: Config, config: Config) -> list[str]:
-    """Keys by which other clips would be scored than the run's own (a dataset that was moved counts as the same)."""
-    return [key for key in ("format", "val_split", "synthetic") if getattr(own.data, key) != getattr(config.data, key)]
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from avfusion.config import Config, config_from_dict, load_config, to_yaml, with_overrides
-from avfusion.errors import CommandParser, UsageError, run_command, split_overrides
+from avfusion.errors import CommandParser, UsageError, one_line, run_command, split_overrides
 
 if TYPE_CHECKING:
     from avfusion.data.clips import ClipDataset
@@ -82,11 +82,12 @@ def parse_arguments(arguments: list[str]) -> tuple[Path | None, list[str], argpa
 
 def train(config: Config, config_name: str, resume_dir: Path | None) -> None:
     """Trains, then scores and reports the best checkpoint on the validation split; in every process of torchrun."""
+    from avfusion.data.left_out import keep_skipped
     from avfusion.distributed import join_world
     from avfusion.scoring import pick_device
     from avfusion.training.loop import Trainer
     from avfusion.training.report import report_run
-    from avfusion.training.run_folder import hold_run_folder, keep_config, keep_skipped, make_run_folder
+    from avfusion.training.run_folder import hold_run_folder, keep_config, make_run_folder
 
     picked = partial(pick_device, config.run.device)
     with join_world(picked) as world, ExitStack() as held:
@@ -121,9 +122,9 @@ def open_data(config: Config, resume_dir: Path | None, world: World) -> tuple[Cl
     """The training and the validation split; all processes leave out the tracks that the main one finds unusable."""
     from avfusion.checkpoint import load_encoders
     from avfusion.data.augment.folders import open_folders
+    from avfusion.data.left_out import read_skipped
     from avfusion.data.open import open_splits
     from avfusion.models import build_model
-    from avfusion.training.run_folder import read_skipped
 
     splits = [config.data.train_split, config.data.val_split]
     if world.is_main:
@@ -131,7 +132,9 @@ def open_data(config: Config, resume_dir: Path | None, world: World) -> tuple[Cl
         opened = open_splits(config.data, splits, training=True, kept=kept)
         open_folders(config.data.augment)  # a wrong one is told before anything is written
         if config.train.encoders is not None and resume_dir is None:
-            load_encoders(build_model(config.model, config.data.num_mels), Path(config.train.encoders))
+            model = build_model(config.model, config.data.num_mels)
+            for note in load_encoders(model, Path(config.train.encoders), config.data):
+                print(f"note: {one_line(note)}", file=sys.stderr)
         world.broadcast({split: dataset.skipped for split, dataset in zip(splits, opened, strict=True)})
     else:
         kept = world.broadcast(None)
@@ -144,11 +147,11 @@ def replay_step(path: Path, overrides: list[str]) -> None:
     """Runs a step again whose loss was not finite, and says in which clip and where in the model it begins."""
     from avfusion.checkpoint import load_weights, read_checkpoint
     from avfusion.data.examples import Examples
+    from avfusion.data.left_out import read_skipped
     from avfusion.data.open import open_splits
     from avfusion.models import build_model
     from avfusion.scoring import pick_device
     from avfusion.training.replay import as_text, replay
-    from avfusion.training.run_folder import read_skipped
     from avfusion.training.step import Stepper
 
     content = read_checkpoint(path)

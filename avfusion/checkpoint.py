@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 
-from avfusion.config import Config, config_from_dict
+from avfusion.config import Config, DataConfig, config_from_dict
 from avfusion.errors import AvfusionError, UsageError, one_line
 from avfusion.models import ActiveSpeakerDetector, build_model
 
@@ -157,7 +157,7 @@ def load_weights(model: ActiveSpeakerDetector, weights: Mapping[str, torch.Tenso
     Raises:
         AvfusionError: keys are missing, unknown or of another shape; it lists them.
     """
-    plain = {key.removeprefix("module."): value for key, value in weights.items()}
+    plain = _plain(weights)
     expected = model.state_dict()
     faults = [f"missing {key}" for key in expected if key not in plain]
     faults += [f"unknown {key}" for key in plain if key not in expected]
@@ -172,19 +172,64 @@ def load_weights(model: ActiveSpeakerDetector, weights: Mapping[str, torch.Tenso
     model.load_state_dict(plain)
 
 
+def _plain(weights: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    return {key.removeprefix("module."): value for key, value in weights.items()}
+
+
 ENCODERS = ("visual.", "audio.")
+SEEN = ("num_mels", "crop_size", "region")  # keys of data: what a model sees of its clips
 
 
-def load_encoders(model: ActiveSpeakerDetector, path: Path) -> None:
+def load_encoders(model: ActiveSpeakerDetector, path: Path, data: DataConfig) -> list[str]:
     """Loads the encoders of picture and sound of another model; all else of ``model`` stays as it is.
+
+    Args:
+        model: takes them.
+        path: the other model's checkpoint.
+        data: what ``model`` will see.
+
+    Returns:
+        What the encoders saw otherwise, a note each: they fit, but begin on pictures they do not know.
 
     Raises:
         AvfusionError: the file is no checkpoint, or its encoders are of another build; the message lists what differs.
     """
     content = read_checkpoint(path)
-    weights = content.get("ema") or content["model"]
+    theirs = config_from_dict(content["config"], where=str(path)).data
+    if theirs.num_mels != data.num_mels:
+        raise AvfusionError(
+            f"{path}: its encoders hear {theirs.num_mels} mel bands, data.num_mels is {data.num_mels}; give"
+            f" --data.num_mels={theirs.num_mels}, or the checkpoint of another model"
+        )
+    weights = _plain(content.get("ema") or content["model"])
     own = {key: value for key, value in model.state_dict().items() if not key.startswith(ENCODERS)}
     load_weights(model, own | {key: value for key, value in weights.items() if key.startswith(ENCODERS)}, path)
+    return [
+        f"{path}: its encoders were trained with data.{key} {getattr(theirs, key)}, here it is {getattr(data, key)}"
+        for key in SEEN
+        if getattr(theirs, key) != getattr(data, key)
+    ]
+
+
+def encoders_record(content: Mapping[str, Any], own: Config) -> dict[str, str | None] | None:
+    """The checkpoint whose encoders a training started from: path and SHA-256 as they were then; None without one.
+
+    Args:
+        content: of the checkpoint of the trained model.
+        own: its configuration.
+    """
+    if own.train.encoders is None:
+        return None
+    found = content.get("encoders")
+    return dict(found) if found else {"path": own.train.encoders, "sha256": None}
+
+
+def encoders_in_words(encoders: Mapping[str, str | None] | None) -> str:
+    """A record of :func:`encoders_record` for a reader; empty without one."""
+    if encoders is None:
+        return ""
+    known = f"sha256 `{encoders['sha256']}`" if encoders["sha256"] else "whose sha256 was not kept"
+    return f"encoders trained on from `{encoders['path']}`, {known}"
 
 
 def refuse_another_model(own: Config, config: Config) -> None:
@@ -197,8 +242,7 @@ def refuse_another_model(own: Config, config: Config) -> None:
     Raises:
         UsageError: they differ in that.
     """
-    fixed = ("num_mels", "crop_size", "region")
-    changed = [f"data.{key}" for key in fixed if getattr(own.data, key) != getattr(config.data, key)]
+    changed = [f"data.{key}" for key in SEEN if getattr(own.data, key) != getattr(config.data, key)]
     changed += ["model"] * (own.model != config.model)
     if changed:
         raise UsageError(

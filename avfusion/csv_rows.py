@@ -10,6 +10,7 @@ from __future__ import annotations
 import csv
 import io
 import os
+import stat
 import sys
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
@@ -22,10 +23,14 @@ from avfusion.errors import AvfusionError
 
 _CHUNK_ROWS = 4_096  # small enough to stay in the processor cache: twice as fast as 65,536
 _HEAD_BYTES = 1 << 20
+_SHOWN = 60  # letters of a found text in a message
 
 
 class Columns(Protocol):
     """``N`` rows by the names of their columns."""
+
+    def has(self, name: str) -> bool:
+        """Whether the file has the column; only optional ones may be absent."""
 
     def texts(self, name: str) -> NDArray[np.object_]:
         """``(N,)`` str objects; equal ones are mostly one object."""
@@ -42,6 +47,7 @@ class _Layout:
     names: tuple[str, ...]
     aliases: Mapping[str, str]
     more_columns: int
+    optional: tuple[tuple[str, ...], ...]
     position: dict[str, int]
     width: int
     lines: int = 0
@@ -49,15 +55,20 @@ class _Layout:
 
     def take_header(self, words: list[str], line: int) -> bool:
         """Whether the row is a header; columns stand where it says from then on."""
-        words = [self.aliases.get(word.strip(), word.strip()) for word in words]
+        words = [word.strip().lower() for word in words]
+        words = [self.aliases.get(word, word) for word in words]
         if any(name not in words for name in self.names[:2]):
             return False
-        absent = [name for name in self.names if name not in words]
+        may_lack = {name for group in self.optional if not set(group) & set(words) for name in group}
+        absent = [name for name in self.names if name not in words and name not in may_lack]
         if absent:
             raise AvfusionError(
                 f"{self.path} line {line}: the header lacks {', '.join(absent)}, expected {','.join(self.names)}"
             )
-        position = {name: words.index(name) for name in self.names}
+        again = [name for name in self.names if words.count(name) > 1]
+        if again:
+            raise AvfusionError(f"{self.path} line {line}: the header names {again[0]} twice, expected it once")
+        position = {name: words.index(name) for name in self.names if name not in may_lack}
         if self.has_rows and position != self.position:
             raise AvfusionError(
                 f"{self.path} line {line}: a second header with other columns, expected one order of columns "
@@ -79,11 +90,12 @@ def read_columns(
     more_columns: int = 0,
     *,
     numeric: Collection[str] = (),
+    optional: tuple[tuple[str, ...], ...] = (),
 ) -> Iterator[tuple[NDArray[np.int64], Columns]]:
     """Yields the rows of a file in order, all at once or some thousands at a time.
 
-    A header is a row that holds the first two names; it may order the columns otherwise and name more. BOM, CRLF and
-    blank lines are fine.
+    A header is a row that holds the first two names, in capitals or not; it may order the columns otherwise and name
+    more. BOM, CRLF and blank lines are fine.
 
     Args:
         path: the file.
@@ -91,6 +103,7 @@ def read_columns(
         aliases: other words of a header for them.
         more_columns: so many columns may follow in a file without a header; the first row decides.
         numeric: columns that will be asked for as numbers, the others as texts; without them ``csv.reader`` reads.
+        optional: groups of columns of which a header may name all or none.
 
     Yields:
         ``(N,)`` line of each row, from 1, and the columns.
@@ -100,22 +113,46 @@ def read_columns(
             the line.
     """
     position = {name: index for index, name in enumerate(names)}
-    layout = _Layout(path, names, aliases or {}, more_columns, position, len(names))
+    layout = _Layout(path, names, aliases or {}, more_columns, optional, position, len(names))
     try:
+        if stat.S_ISFIFO(os.stat(path).st_mode):
+            raise AvfusionError(f"{path}: a pipe cannot be read twice, expected a CSV file: save it as one")
         with open(path, "rb") as file:
             rows = _plain_rows(file, layout, numeric) if numeric else None
             if rows is not None:
                 yield np.arange(rows.first_line, rows.first_line + len(rows.table)), rows
                 return
         with open(path, "rb") as file:
-            layout = _Layout(path, names, aliases or {}, more_columns, position, len(names))
+            layout = _Layout(path, names, aliases or {}, more_columns, optional, position, len(names))
             yield from _careful(file, layout)
             if layout.lines == 0:
                 raise AvfusionError(f"{path}: the file is empty, expected rows of {','.join(names)}")
     except OSError as error:
         raise AvfusionError(f"{path}: cannot be read ({error.strerror}), expected a CSV file") from error
     except UnicodeDecodeError as error:
-        raise AvfusionError(f"{path}: not UTF-8 text ({error.reason} at byte {error.start}), expected CSV") from error
+        line = _line_that_is_no_text(path)
+        raise AvfusionError(
+            f"{path} line {line}: not UTF-8 text ({error.reason}), expected CSV in UTF-8: save it so"
+        ) from error
+
+
+def shortened(text: str) -> str:
+    """A found text for a message, in quotes; of a long one the beginning."""
+    return repr(text) if len(text) <= _SHOWN else f"{text[:_SHOWN]!r}..."
+
+
+def _line_that_is_no_text(path: str | os.PathLike[str]) -> int:
+    """The first line, from 1, that cannot be decoded; an error of a decoder counts from its last block."""
+    number = 0
+    with open(path, "rb") as file:
+        for line in file:
+            number += 1
+            try:
+                line.decode()
+            except UnicodeDecodeError as error:
+                return number + line[: error.start].count(b"\r")
+            number += line.removesuffix(b"\n").removesuffix(b"\r").count(b"\r")
+    return number
 
 
 def _plain_rows(file: BinaryIO, layout: _Layout, numeric: Collection[str]) -> _PlainRows | None:
@@ -143,8 +180,8 @@ def _plain_rows(file: BinaryIO, layout: _Layout, numeric: Collection[str]) -> _P
     named = {index: name for name, index in layout.position.items()}
     kinds = [(f"c{i}", np.float64 if named.get(i) in numeric else np.object_) for i in range(layout.width)]
     try:
-        text = io.TextIOWrapper(file, encoding="utf-8")
-        table = np.loadtxt(text, dtype=kinds, delimiter=",", comments=None, ndmin=1)
+        with io.TextIOWrapper(file, encoding="utf-8") as text:
+            table = np.loadtxt(text, dtype=kinds, delimiter=",", comments=None, ndmin=1)
     except UnicodeDecodeError:
         raise
     except ValueError:  # not a number, or too few or too many columns: csv.reader finds the line
@@ -156,23 +193,27 @@ def _plain_rows(file: BinaryIO, layout: _Layout, numeric: Collection[str]) -> _P
 def _careful(file: BinaryIO, layout: _Layout) -> Iterator[tuple[NDArray[np.int64], Columns]]:
     """Yields the rows from where the file is to its end, as csv.reader sees them."""
     encoding = "utf-8" if file.tell() else "utf-8-sig"
-    reader = csv.reader(io.TextIOWrapper(file, encoding=encoding, newline=""))
+    reader = csv.reader(io.TextIOWrapper(file, encoding=encoding, newline=""), strict=True)
     before = layout.lines
     lines: list[int] = []
     rows: list[list[str]] = []
+    start = before + 1  # line in which the row begins that is read now
     try:
         for row in reader:
-            line = layout.lines = before + reader.line_num
+            line, end = start, before + reader.line_num
+            start, layout.lines = end + 1, end
             if not row or (len(row) == 1 and not row[0].strip()):
                 continue
-            if (row[0] == layout.names[0] or not layout.has_rows) and layout.take_header(row, line):
+            if (row[0].lower() == layout.names[0] or not layout.has_rows) and layout.take_header(row, line):
                 continue
             if not layout.has_rows:
                 layout.take_first_row(len(row))
             layout.has_rows = True
             if len(row) != layout.width:
+                quoted = f" from here to line {end}: is a quote not closed?" if end > line else ""
                 raise AvfusionError(
-                    f"{layout.path} line {line}: {len(row)} columns, expected {layout.width}: {','.join(layout.names)}"
+                    f"{layout.path} line {line}: {len(row)} columns{quoted}, expected {layout.width}: "
+                    f"{','.join(layout.names)}"
                 )
             lines.append(line)
             rows.append(row)
@@ -180,8 +221,11 @@ def _careful(file: BinaryIO, layout: _Layout) -> Iterator[tuple[NDArray[np.int64
                 yield np.array(lines, dtype=np.int64), _TextRows(rows, layout.position)
                 lines, rows = [], []
     except csv.Error as error:
-        line = before + reader.line_num
-        raise AvfusionError(f"{layout.path} line {line}: not readable as CSV ({error})") from error
+        reason = "a quote is not closed" if "unexpected end of data" in str(error) else str(error)
+        long = ": is a quote not closed?" if "field larger" in reason or "expected after" in reason else ""
+        raise AvfusionError(
+            f"{layout.path} line {start}: not readable as CSV ({reason}){long or '; correct this row'}"
+        ) from error
     layout.lines = before + reader.line_num
     if rows:
         yield np.array(lines, dtype=np.int64), _TextRows(rows, layout.position)
@@ -192,6 +236,9 @@ class _TextRows:
 
     def __init__(self, rows: list[list[str]], position: Mapping[str, int]) -> None:
         self._columns, self._position = list(zip(*rows, strict=True)), position
+
+    def has(self, name: str) -> bool:
+        return name in self._position
 
     def texts(self, name: str) -> NDArray[np.object_]:
         return np.array([sys.intern(text) for text in self._columns[self._position[name]]], dtype=np.object_)
@@ -207,10 +254,15 @@ class _PlainRows:
     def __init__(self, table: NDArray[Any], layout: _Layout, numeric: Collection[str]) -> None:
         self.table, self.first_line, self._path, self._numeric = table, layout.lines + 1, layout.path, numeric
         self._position, self._names, self._aliases = dict(layout.position), layout.names, layout.aliases
+        self._optional = layout.optional
+
+    def has(self, name: str) -> bool:
+        return name in self._position
 
     def texts(self, name: str) -> NDArray[np.object_]:
         if name in self._numeric:  # for a message: numbers that were understood and are out of bounds
-            parts = read_columns(self._path, self._names, self._aliases, more_columns=self.width - len(self._names))
+            more = max(0, self.width - len(self._names))
+            parts = read_columns(self._path, self._names, self._aliases, more, optional=self._optional)
             return np.concatenate([columns.texts(name) for _, columns in parts])
         return np.array([sys.intern(text) for text in self.table[f"c{self._position[name]}"]], dtype=np.object_)
 

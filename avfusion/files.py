@@ -1,7 +1,11 @@
-"""Files that appear whole or not at all: written beside their place under a name ending in ``.part``, then renamed."""
+"""Files that appear whole or not at all: written beside their place under a name ending in ``.part``, then renamed.
+
+And what a file is known by: its SHA-256.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import os
 import uuid
 from collections.abc import Iterator
@@ -36,6 +40,15 @@ def whole_text_file(path: str | os.PathLike[str]) -> Iterator[TextIO]:
     """A UTF-8 text file to write, line ends as given; it appears as :func:`whole_file` says."""
     with whole_file(path) as part, part.open("w", encoding="utf-8", newline="") as file:
         yield file
+
+
+def sha256_of(path: Path) -> str:
+    """The SHA-256 of a file, as hex digits."""
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while block := file.read(1 << 20):
+            digest.update(block)
+    return digest.hexdigest()
 
 
 def lock(file: int | IO[Any]) -> bool | None:

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from avfusion.clock import VIDEO_HZ
-from avfusion.csv_rows import Columns, read_columns
+from avfusion.csv_rows import Columns, read_columns, shortened
 from avfusion.errors import AvfusionError
 from avfusion.files import whole_text_file
 
@@ -122,6 +122,7 @@ class FaceTable:
         texts: ``(N,)`` str objects, the texts of time and box as the file has them, joined by commas; None where they
             were not kept. Written again as they are: the official tool finds rows by their very time, and wants boxes
             equal within 1e-9.
+        file: ``(N,)`` str objects, the file of each row where ``path`` is a folder; None elsewhere.
     """
 
     video_id: NDArray[np.object_]
@@ -131,13 +132,15 @@ class FaceTable:
     line: NDArray[np.int64]
     path: str = ""
     texts: NDArray[np.object_] | None = None
+    file: NDArray[np.object_] | None = None
 
     def __len__(self) -> int:
         return len(self.timestamp_ms)
 
     def row_name(self, index: int) -> str:
         """Names one row for a message: video, time in seconds, entity, and the line where there is one."""
-        where = f" (line {self.line[index]})" if self.line[index] else ""
+        file = "" if self.file is None else f"{self.file[index]} "
+        where = f" ({file}line {self.line[index]})" if self.line[index] else ""
         time = _seconds_text(int(self.timestamp_ms[index]))
         return f"{self.video_id[index]!r} at {time} s, {self.entity_id[index]!r}{where}"
 
@@ -159,7 +162,8 @@ class LabelTable(FaceTable):
 class ScoreTable(FaceTable):
     """What a model says: ``score`` is ``(N,)`` float64, finite, higher where the face is more likely the speaker.
 
-    avfusion writes probabilities in 0..1; any other increasing scale (logits) gives the same AP and AUROC.
+    avfusion writes probabilities in 0..1; any other increasing scale (logits) gives the same AP and AUROC. Boxes are
+    NaN where the file has none: figures by AVA's rules take those of the labels.
     """
 
     score: NDArray[np.float64]
@@ -238,13 +242,16 @@ def read_scores(path: str | os.PathLike[str]) -> ScoreTable:
     """Reads a score file: the AVA columns and a ninth, ``score``.
 
     The label column is not looked at: guessed labels, or SPEAKING_AUDIBLE in every row as the official tool wants it,
-    do not count. Headers and line ends as in :func:`read_labels`.
+    do not count. Headers and line ends as in :func:`read_labels`. Where a header names the columns, label and boxes
+    may be left out; boxes are NaN then.
 
     Raises:
         AvfusionError: the file cannot be read, or a row is wrong (a NaN, infinite, blank or text score among them).
     """
     chunks = []
-    for line, columns in read_columns(path, SCORE_COLUMNS, _HEADER_ALIASES, numeric=(*_NUMERIC, "score")):
+    numeric = (*_NUMERIC, "score")
+    optional = (("label",), _BOX_COLUMNS)
+    for line, columns in read_columns(path, SCORE_COLUMNS, _HEADER_ALIASES, numeric=numeric, optional=optional):
         chunk = _face_columns(path, line, columns)
         chunk["score"] = _numbers(path, line, columns, "score", "a finite number")
         chunks.append(chunk)
@@ -311,7 +318,10 @@ def _face_columns(
         if empty.any():
             raise _row_error(path, line[empty.argmax()], name, "", "text")
     seconds = _numbers(path, line, columns, "frame_timestamp", "seconds from 0", low=0.0)
-    boxes = [_numbers(path, line, columns, name, "a fraction of the picture") for name in _BOX_COLUMNS]
+    if columns.has(_BOX_COLUMNS[0]):
+        boxes = [_numbers(path, line, columns, name, "a fraction of the picture") for name in _BOX_COLUMNS]
+    else:
+        boxes = [np.full(len(line), np.nan)] * 4
     kept = {}
     if keep_texts:
         rows = zip(*(columns.texts(name) for name in ("frame_timestamp", *_BOX_COLUMNS)), strict=True)
@@ -338,6 +348,8 @@ def _numbers(
     wrong = ~((values >= low) & (values <= _LARGEST))  # true for NaN as well
     if wrong.any():
         index = int(wrong.argmax())
+        if np.isfinite(values[index]) and abs(values[index]) > _LARGEST:
+            expected = "a number up to 1e12"
         raise _row_error(path, line[index], name, columns.texts(name)[index], expected)
     return values
 
@@ -353,7 +365,7 @@ def _refuse_inverted_boxes(
 
 
 def _row_error(path: str | os.PathLike[str], line: np.int64, name: str, found: str, expected: str) -> AvfusionError:
-    return AvfusionError(f"{path} line {line}: {name} is {found!r}, expected {expected}: correct this row")
+    return AvfusionError(f"{path} line {line}: {name} is {shortened(found)}, expected {expected}: correct this row")
 
 
 def _column(chunks: list[dict[str, NDArray[Any]]], name: str, dtype: type[np.generic]) -> NDArray[Any]:

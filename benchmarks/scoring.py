@@ -5,12 +5,15 @@
 Makes labels and scores in a temporary folder (times on AVA's clock, boxes of six digits, scores of full precision),
 reads and judges them as ``eval.py --scores`` does, and prints the seconds of each part, of the processor and by the
 clock, with the peak of memory. The intervals are timed on a few resamples and told for 1000: their time is linear.
+The whole command without intervals is timed too, in a process of its own, with the rows track by track and shuffled.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import resource
+import subprocess
 import sys
 import tempfile
 import time
@@ -18,7 +21,7 @@ from pathlib import Path
 
 import numpy as np
 
-from avfusion.errors import CommandParser, UsageError, run_command
+from avfusion.errors import AvfusionError, CommandParser, UsageError, run_command
 from avfusion.evaluation.join import join
 from avfusion.evaluation.report import evaluate
 from avfusion.evaluation.subsets import subset_rows, subsets
@@ -38,6 +41,11 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         labels, scores = Path(folder) / "labels.csv", Path(folder) / "scores.csv"
         write_files(labels, scores, options.rows, options.videos)
+        any_order = [Path(folder) / "labels_shuffled.csv", Path(folder) / "scores_shuffled.csv"]
+        for seed, (path, shuffled) in enumerate(zip((labels, scores), any_order, strict=True)):
+            shuffle(path, shuffled, seed)
+        # Before anything is read here: a child counts what its parent held when it began.
+        commands = [whole_command(labels, scores, "tracks in order"), whole_command(*any_order, "rows shuffled")]
         clock = Clock()
         truth = read_labels(labels)
         clock.lap("read labels")
@@ -55,6 +63,32 @@ def main() -> None:
     clock.lap("headline intervals", 1000 / options.resamples)
     subset_rows(joined, chosen, resamples=options.resamples)
     clock.lap("subset intervals", 1000 / options.resamples)
+    print("\n".join(commands))
+
+
+def whole_command(labels: Path, scores: Path, order: str) -> str:
+    """Runs ``eval.py`` on the files and tells its processor time, imports included, and its peak of memory."""
+    evaluate_py = Path(__file__).resolve().parent.parent / "eval.py"
+    arguments = [f"--scores={scores}", f"--labels={labels}", "--report.bootstrap=0"]
+    began = time.perf_counter()
+    child = subprocess.Popen([sys.executable, str(evaluate_py), *arguments], stdout=subprocess.DEVNULL)
+    _, status, used = os.wait4(child.pid, 0)
+    if status:
+        raise AvfusionError(f"eval.py ended with {os.waitstatus_to_exitcode(status)}, expected 0")
+    spent = (used.ru_utime + used.ru_stime, time.perf_counter() - began)
+    return f"{'eval.py, ' + order:28}{spent[0]:8.2f} s{spent[1]:8.2f} s{megabytes(used.ru_maxrss):11.0f} MB"
+
+
+def shuffle(path: Path, shuffled: Path, seed: int) -> None:
+    """Writes the rows of a file in any order, in a process of its own: their memory would count as ours."""
+    program = "import random, sys; rows = open(sys.argv[1]).readlines(); random.Random(int(sys.argv[3])).shuffle(rows)"
+    program += "; open(sys.argv[2], 'w').writelines(rows)"
+    subprocess.run([sys.executable, "-c", program, str(path), str(shuffled), str(seed)], check=True)
+
+
+def megabytes(peak: int) -> float:
+    """Of what ``getrusage`` counts: bytes on macOS, kilobytes elsewhere."""
+    return peak / (1e6 if sys.platform == "darwin" else 1e3)
 
 
 def write_files(labels: Path, scores: Path, rows: int, videos: int) -> None:
@@ -84,7 +118,8 @@ class Clock:
     """Prints the time of each part since the one before."""
 
     def __init__(self) -> None:
-        self._began = self._last = (time.process_time(), time.perf_counter())
+        self._began: tuple[float, ...] = (time.process_time(), time.perf_counter())
+        self._last = self._began
         print(f"{'':28}{'processor':>10}{'clock':>10}{'peak memory':>14}")
 
     def lap(self, part: str, times: float = 1.0) -> None:
@@ -105,8 +140,7 @@ class Clock:
 
     def _print(self, part: str, spent: list[float]) -> None:
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        megabytes = peak / (1e6 if sys.platform == "darwin" else 1e3)
-        print(f"{part:28}{spent[0]:8.2f} s{spent[1]:8.2f} s{megabytes:11.0f} MB")
+        print(f"{part:28}{spent[0]:8.2f} s{spent[1]:8.2f} s{megabytes(peak):11.0f} MB")
 
 
 if __name__ == "__main__":

@@ -22,6 +22,7 @@ from avfusion.data.prepared_tables import TrackRow
 from avfusion.data.prepared_writer import PreparedWriter, SceneRecord, safe_name
 from avfusion.data.scene_truth import write_truth
 from avfusion.data.synthetic import SceneTruth, SyntheticDataset
+from avfusion.data.synthetic.scenes import ROLES
 from avfusion.errors import CommandParser, UsageError, run_command
 
 
@@ -95,6 +96,9 @@ def scenes_of_splits(text: str, scenes: int) -> dict[str, int]:
 def synthesize(options: argparse.Namespace, command: str) -> None:
     if options.crop_size < 24 or options.crop_size % 2:
         raise UsageError(f"--crop-size={options.crop_size}: expected an even number from 24")
+    if unknown := [role for role in options.roles if role not in ROLES]:
+        what = repr(unknown[0]) + " is no role" if unknown[0] else "a name is empty"
+        raise UsageError(f"--roles={','.join(options.roles)}: {what}; expected some of {', '.join(ROLES)}, with commas")
     scenes = scenes_of_splits(options.splits, options.scenes)
     settings: dict[str, Any] = {
         "scenes": scenes,
@@ -102,7 +106,7 @@ def synthesize(options: argparse.Namespace, command: str) -> None:
         "crop_size": options.crop_size,
         "scene_s": options.scene_s,
         "espeak": options.espeak,
-    } | ({"roles": list(options.roles)} if options.roles else {})
+    } | ({"roles": sorted(options.roles, key=ROLES.index)} if options.roles else {})
     datasets = {
         split: SyntheticDataset(
             split,

@@ -7,7 +7,15 @@ from pathlib import Path
 import pytest
 import torch
 
-from avfusion.checkpoint import load_encoders, load_model, load_weights, read_checkpoint, save_checkpoint
+from avfusion.checkpoint import (
+    encoders_in_words,
+    encoders_record,
+    load_encoders,
+    load_model,
+    load_weights,
+    read_checkpoint,
+    save_checkpoint,
+)
 from avfusion.config import Config
 from avfusion.errors import AvfusionError, UsageError
 from avfusion.models import build_model
@@ -121,11 +129,51 @@ def test_encoders_alone_are_taken_over(saved: tuple[Path, torch.nn.Module]) -> N
     torch.manual_seed(1)
     other = build_model(config.model, 64)
     before = {key: value.clone() for key, value in other.state_dict().items()}
-    load_encoders(other, path)
+    assert load_encoders(other, path, config.data) == []
     theirs = model.state_dict()
     for key, value in other.state_dict().items():
         assert torch.equal(value, theirs[key] if key.startswith(("visual.", "audio.")) else before[key])
     assert any(not torch.equal(before[key], other.state_dict()[key]) for key in before)
     config.model.visual.channels = [4, 12]
     with pytest.raises(AvfusionError, match=r"weights do not fit the model: visual\..* expected"):
-        load_encoders(build_model(config.model, 64), path)
+        load_encoders(build_model(config.model, 64), path, config.data)
+
+
+def test_encoders_of_data_parallel_training_are_taken_over(saved: tuple[Path, torch.nn.Module]) -> None:
+    path, model = saved
+    content = read_checkpoint(path)
+    content["model"] = {f"module.{key}": value for key, value in content["model"].items()}
+    torch.save(content, path)
+    torch.manual_seed(1)
+    other = build_model(small().model, 64)
+    load_encoders(other, path, small().data)
+    theirs = model.state_dict()
+    for key, value in other.state_dict().items():
+        assert torch.equal(value, theirs[key]) or not key.startswith(("visual.", "audio.")), key
+
+
+def test_encoders_that_saw_other_pictures_are_noted_and_other_sound_is_refused(
+    saved: tuple[Path, torch.nn.Module],
+) -> None:
+    path, _ = saved
+    data = small().data
+    data.crop_size, data.region = 64, [0.1, 0.1, 0.9, 0.9]
+    notes = load_encoders(build_model(small().model, 64), path, data)
+    assert notes == [
+        f"{path}: its encoders were trained with data.crop_size 48, here it is 64",
+        f"{path}: its encoders were trained with data.region [0.0, 0.0, 1.0, 1.0], here it is [0.1, 0.1, 0.9, 0.9]",
+    ]
+    data.num_mels = 40
+    with pytest.raises(AvfusionError, match=r"hear 64 mel bands, data\.num_mels is 40; give --data\.num_mels=64"):
+        load_encoders(build_model(small().model, 40), path, data)
+
+
+def test_the_record_of_the_encoders_is_what_the_training_read() -> None:
+    config = small()
+    assert encoders_record({}, config) is None
+    assert encoders_in_words(None) == ""
+    config.train.encoders = "a/best.pt"
+    kept = {"path": "a/best.pt", "sha256": "12ab"}
+    assert encoders_record({"encoders": kept}, config) == kept
+    assert encoders_in_words(kept) == "encoders trained on from `a/best.pt`, sha256 `12ab`"
+    assert encoders_record({}, config) == {"path": "a/best.pt", "sha256": None}

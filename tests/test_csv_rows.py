@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import csv
 import math
+import os
 
 import numpy as np
 import pytest
 
-from avfusion.csv_rows import read_columns
+from avfusion.csv_rows import read_columns, shortened
 from avfusion.errors import AvfusionError
 
 NAMES = ("video_id", "value")
@@ -68,7 +69,7 @@ def test_quotes_and_blank_lines_are_left_to_csv(tmp_path):
     assert ways == {"_TextRows"}
     assert videos[25] == 'a,"b"\nc'
     assert numbers == [row + 0.5 for row in range(40) if row != 30]
-    assert lines == [*range(1, 26), *range(27, 32), *range(33, 42)]
+    assert lines == [*range(1, 27), *range(28, 32), *range(33, 42)]  # of two lines, the first
 
 
 @pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
@@ -123,3 +124,60 @@ def test_texts_of_numbers_can_be_asked_for_afterwards(tmp_path):
     assert type(columns).__name__ == "_PlainRows"
     assert columns.texts("value").tolist() == ["1.50", "2e0"]
     assert lines.tolist() == [1, 2]
+
+
+@pytest.mark.parametrize("rows_before", [0, 3, 100_000])
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+def test_wrong_bytes_are_told_with_their_line(tmp_path, rows_before, end):
+    path = tmp_path / "table.csv"
+    rows = [b"video_id,value", *[b"video,1.5"] * rows_before, b"caf\xe9,2", b"\xff,3"]
+    path.write_bytes(end.encode().join(rows))
+    with pytest.raises(AvfusionError, match=rf"line {rows_before + 2}: not UTF-8 text .*: save it so"):
+        read(path)
+
+
+@pytest.mark.parametrize("rows_after", [0, 1, 50, 50_000])
+@pytest.mark.parametrize("row", ['"a,1', 'a,"1'])
+def test_a_quote_that_is_not_closed_is_told_where_its_row_starts(tmp_path, row, rows_after):
+    rows = ["video_id,value", '"b",2', row, *["c,3"] * rows_after]
+    with pytest.raises(AvfusionError, match=r"line 3: not readable as CSV \(.*a quote") as caught:
+        read(write(tmp_path, "\n".join(rows)))
+    assert len(str(caught.value)) < 300
+    with pytest.raises(AvfusionError, match=r"line 3: .*quote") as caught:  # closed by the next one
+        read(write(tmp_path, "\n".join([*rows, '"d",4', "e,5"])))
+    assert len(str(caught.value)) < 300
+
+
+def test_a_quoted_line_end_in_the_wrong_place_is_told_where_its_row_starts(tmp_path):
+    with pytest.raises(AvfusionError, match="line 2: 1 columns from here to line 3: is a quote not closed"):
+        read(write(tmp_path, 'a,1\n"b,1\nc"\n'))
+
+
+def test_long_texts_are_shortened():
+    assert shortened("x" * 60) == repr("x" * 60)
+    assert shortened("x" * 61) == f"{'x' * 60!r}..."
+
+
+def test_a_pipe_is_told(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(AvfusionError, match="a pipe cannot be read twice, expected a CSV file: save it as one"):
+        read(tmp_path / "pipe")
+
+
+def test_columns_of_a_header_may_be_optional_all_or_none(tmp_path):
+    def columns(text, quoted=False):
+        text = text.replace("a,", '"a",') if quoted else text
+        names, optional = ("video_id", "value", "x", "y"), (("x", "y"),)
+        ((_, found),) = read_columns(write(tmp_path, text), names, numeric=("value", "x", "y"), optional=optional)
+        return found
+
+    for quoted in (False, True):
+        found = columns("VIDEO_ID,Value\na,1\n", quoted)
+        assert (found.has("value"), found.has("x")) == (True, False)
+        assert (found.texts("video_id").tolist(), found.numbers("value").tolist()) == (["a"], [1])
+    with pytest.raises(AvfusionError, match="line 1: the header lacks y"):
+        columns("video_id,value,x\na,1,2\n")
+    with pytest.raises(AvfusionError, match="line 1: the header names value twice"):
+        columns("video_id,value,VALUE\na,1,2\n")
+    with pytest.raises(AvfusionError, match="line 1: 2 columns, expected 4"):
+        columns("a,1\n")

@@ -221,3 +221,18 @@ def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(tmp_path):
         write_scores(path, torn)
     assert path.read_bytes() == before
     assert [p.name for p in tmp_path.iterdir()] == ["val.csv"]
+
+
+def test_a_number_beyond_any_is_told_as_such(tmp_path):
+    path = tmp_path / "scores.csv"
+    path.write_text("v,1.0,0.1,0.1,0.3,0.3,SPEAKING_AUDIBLE,e,1e13\n")
+    with pytest.raises(AvfusionError, match="line 1: score is '1e13', expected a number up to 1e12"):
+        read_scores(path)
+
+
+def test_scores_need_no_boxes_and_then_have_none(tmp_path):
+    path = tmp_path / "scores.csv"
+    path.write_text("score,video_id,frame_timestamp,entity_id\n0.5,v,1.0,e\n")
+    table = read_scores(path)
+    assert np.isnan(table.boxes_xyxy).all()
+    assert (table.score.tolist(), table.timestamp_ms.tolist(), table.entity_id.tolist()) == ([0.5], [1000], ["e"])

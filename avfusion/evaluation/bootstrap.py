@@ -19,7 +19,27 @@ from tqdm import tqdm
 from avfusion.evaluation.groups import group_index
 from avfusion.evaluation.ranking import Ranking
 
+MIN_RESAMPLES = 100  # 95 % intervals of fewer are read off one or two resamples at either end
+MIN_GROUPS = 10
 _SILENT_S = 3.0  # no progress bar before
+
+
+def enough_resamples(resamples: int) -> tuple[int, list[str]]:
+    """How many resamples to draw: those that were asked for, or none where they are too few for an interval.
+
+    Returns:
+        The number, and the note to set beside the figures where there is something to say.
+    """
+    if 0 < resamples < MIN_RESAMPLES:
+        return 0, [f"{resamples} resamples: no intervals, which take {MIN_RESAMPLES} or more"]
+    return resamples, []
+
+
+def few_groups(num_groups: int, drawn: str = "videos") -> str:
+    """What to say beside an interval over few groups; empty where they are enough, or allow none."""
+    if not 1 < num_groups < MIN_GROUPS:
+        return ""
+    return f"{num_groups} {drawn}: an interval over so few says little"
 
 
 def bootstrap_interval(
@@ -85,7 +105,7 @@ def percentile_interval(figures: NDArray[np.float64], level: float = 0.95) -> tu
 def figures_of_resamples(
     groups: NDArray[Any], rankings: Sequence[Ranking], resamples: int = 1000, seed: int = 0
 ) -> NDArray[np.float64]:
-    """AP and AUROC of rankings of the same rows, all on the same drawn groups.
+    """AP, AUROC, EER and FPR at 95 % TPR of rankings of the same rows, all on the same drawn groups.
 
     Args:
         groups: ``(N,)`` the group of each row, as ids or numbers.
@@ -94,14 +114,14 @@ def figures_of_resamples(
         seed: same seed, same groups.
 
     Returns:
-        ``(R, K, 2)`` AP and AUROC, NaN where the drawn groups do not allow one; ``R`` = 0 for fewer than two groups.
+        ``(R, K, 4)`` figures, NaN where the drawn groups do not allow one; ``R`` = 0 for fewer than two groups.
     """
     index, names = group_index(groups)
     if len(names) < 2:
-        return np.empty((0, len(rankings), 2))
+        return np.empty((0, len(rankings), 4))
     grouped = [ranking.of_groups(index) for ranking in rankings]
     sets = tqdm(
         times_drawn(len(names), resamples, seed), "bootstrap", resamples, leave=False, delay=_SILENT_S, disable=None
     )
     figures = [[one.figures(drawn) for one in grouped] for drawn in sets]
-    return np.array(figures).reshape(-1, len(rankings), 2)
+    return np.array(figures).reshape(-1, len(rankings), 4)

@@ -6,13 +6,14 @@ from collections.abc import Mapping, Sequence
 
 from avfusion.evaluation.comparison import Balance, Contender, Difference, Interval
 from avfusion.evaluation.seeds import SeedMean
+from avfusion.evaluation.tables import markdown_rows
 
 
 def main_table(contenders: Sequence[Contender], columns: Sequence[str], chance: Mapping[str, float]) -> str:
     """AP of every contender in every column, with the minutes of one training; chance in the last row."""
     rows = [[c.name, *(cell_text(c.cell(column)) for column in columns), minutes_text(c)] for c in contenders]
     rows.append(["chance", *(f"{chance[column]:.3f}" for column in columns), "-"])
-    return markdown_table(["", *columns, "minutes"], rows)
+    return markdown_rows(["", *columns, "minutes"], rows)
 
 
 def difference_table(name: str, differences: Sequence[Difference]) -> str:
@@ -21,7 +22,7 @@ def difference_table(name: str, differences: Sequence[Difference]) -> str:
     others = list(dict.fromkeys(d.other for d in differences))
     found = {(d.other, d.column): f"{signed(d.over_seeds)} {interval_text(d.over_scenes)}" for d in differences}
     rows = [[other, *(found.get((other, column), "-") for column in columns)] for other in others]
-    return markdown_table([f"{name} minus", *columns], rows)
+    return markdown_rows([f"{name} minus", *columns], rows)
 
 
 def balance_table(balances: Mapping[tuple[str, str], tuple[Balance | None, str]]) -> str:
@@ -33,7 +34,7 @@ def balance_table(balances: Mapping[tuple[str, str], tuple[Balance | None, str]]
             continue
         numbers = [f"{found.heard:.4g}", f"{found.unheard:.4g}", f"{found.ratio:.3f}", interval_text(found.interval)]
         rows.append([role, figure, *numbers, f"{found.num_heard} / {found.num_unheard}", positives])
-    return markdown_table(
+    return markdown_rows(
         ["role", "figure", "heard", "unheard", "ratio", "95 %", "tracks heard / unheard", "heard tracks of"], rows
     )
 
@@ -55,11 +56,6 @@ def verdicts(name: str, differences: Sequence[Difference]) -> list[str]:
             text += f", clear of all intervals; nearest {_listed([nearest])}"
         lines.append(text)
     return lines
-
-
-def markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A Markdown table."""
-    return "\n".join(f"| {' | '.join(row)} |" for row in [header, ["---"] * len(header), *rows])
 
 
 def cell_text(value: SeedMean) -> str:

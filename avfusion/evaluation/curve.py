@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +22,28 @@ from avfusion.files import whole_file, whole_text_file
 _COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 
 
+_ENVELOPE = "AP takes the envelope of the curve"
+
+
+@dataclass(frozen=True)
+class CurvePoint:
+    """What is reached when everything down to a threshold is accepted."""
+
+    threshold: float
+    recall: float
+    precision: float
+
+
 def precision_recall(
     labels: NDArray[np.bool_], scores: NDArray[np.floating[Any]], max_points: int = 200
 ) -> list[tuple[float, float]]:
+    """(recall, precision) of :func:`curve_points`."""
+    return [(point.recall, point.precision) for point in curve_points(labels, scores, max_points)]
+
+
+def curve_points(
+    labels: NDArray[np.bool_], scores: NDArray[np.floating[Any]], max_points: int = 200
+) -> list[CurvePoint]:
     """Recall and precision at thresholds spread evenly over the recall, from the highest threshold to full recall.
 
     Precision is what each threshold really has; the envelope that AVA's AP takes is not applied.
@@ -34,12 +54,13 @@ def precision_recall(
         max_points: how many points at most.
 
     Returns:
-        (recall, precision), recall rising.
+        Points of rising recall.
 
     Raises:
         AvfusionError: no row is positive, or a score is not finite.
     """
-    true_positives, false_positives = Ranking(labels, scores).counts()
+    ranking = Ranking(labels, scores)
+    true_positives, false_positives = ranking.counts()
     if not len(true_positives) or true_positives[-1] == 0:
         raise AvfusionError(f"none of {len(labels)} rows is SPEAKING_AUDIBLE, expected some: recall needs positives")
     recall = true_positives / true_positives[-1]
@@ -47,24 +68,29 @@ def precision_recall(
     asked = np.append(recall[0], np.linspace(0.0, 1.0, max_points)[1:])
     chosen = np.unique(np.searchsorted(recall, asked - 1e-12))
     precision = true_positives / (true_positives + false_positives)
-    return [(float(recall[i]), float(precision[i])) for i in chosen]
+    thresholds = ranking.thresholds()
+    return [CurvePoint(float(thresholds[i]), float(recall[i]), float(precision[i])) for i in chosen]
 
 
-def write_precision_recall(path: Path, points: Sequence[tuple[float, float]]) -> None:
-    """Writes a curve as CSV with the columns ``recall,precision``; atomic."""
+def write_precision_recall(path: Path, curves: Mapping[str, Sequence[CurvePoint]]) -> None:
+    """Writes curves as CSV with the columns ``scores,threshold,recall,precision``, ``scores`` their names; atomic."""
     with whole_text_file(path) as file:
         writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(("recall", "precision"))
-        writer.writerows((repr(recall), repr(precision)) for recall, precision in points)
+        writer.writerow(("scores", "threshold", "recall", "precision"))
+        for name, points in curves.items():
+            writer.writerows((name, repr(p.threshold), repr(p.recall), repr(p.precision)) for p in points)
 
 
-def draw_precision_recall(path: Path, curves: Mapping[str, Sequence[tuple[float, float]]], prevalence: float) -> None:
+def draw_precision_recall(
+    path: Path, curves: Mapping[str, Sequence[tuple[float, float]]], prevalence: float, title: str | None = None
+) -> None:
     """Draws curves over one another as PNG, with the precision of a constant score; atomic.
 
     Args:
         path: the picture.
-        curves: name to (recall, precision), recall rising; at most seven.
+        curves: name to (recall, precision), recall rising; at most seven, with names that the font has.
         prevalence: share of positives.
+        title: stands above; None for none.
     """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -77,7 +103,9 @@ def draw_precision_recall(path: Path, curves: Mapping[str, Sequence[tuple[float,
         axes.plot(recall, precision, color=color, linewidth=1.6, label=name.replace("$", r"\$"))
     axes.axhline(prevalence, color="#7A7A7A", linewidth=1, linestyle="--", label=f"constant score, {prevalence:.3f}")
     axes.set(xlim=(0, 1), ylim=(0, 1.01), xlabel="recall", ylabel="precision")
+    if title is not None:
+        axes.set_title(title, fontsize=10, parse_math=False)
     axes.grid(color="#E6E6E6", linewidth=0.6)
-    axes.legend(loc="lower left", fontsize=8)
+    axes.legend(loc="lower left", fontsize=8, title=_ENVELOPE, title_fontsize=7, alignment="left")
     with whole_file(path) as part:
         figure.savefig(part, dpi=150, format="png")

@@ -25,6 +25,11 @@ def group_index(*columns: NDArray[Any]) -> tuple[NDArray[np.int64], list[tuple[A
     count = len(columns[0])
     if not count:
         return np.empty(0, np.int64), []
+    if len(columns) == 1 and columns[0].dtype.kind == "i":  # numbers of groups: many times as fast in any row order
+        values, first, index = np.unique(columns[0], return_index=True, return_inverse=True)
+        rank = np.empty(len(values), np.int64)
+        rank[np.argsort(first)] = np.arange(len(values))
+        return rank[index], [(value,) for value in values[np.argsort(first)].tolist()]
     # Rows of a face mostly follow each other, so only the first of each stretch is looked up. A dict keeps text of any
     # length cheap, where np.unique would sort a million Python strings.
     first = np.append(0, np.flatnonzero(np.logical_or.reduce([column[1:] != column[:-1] for column in columns])) + 1)

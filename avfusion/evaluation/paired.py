@@ -16,9 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from avfusion.evaluation.bootstrap import figures_of_resamples, percentile_interval
+from avfusion.evaluation.figures import interval_reason, why_no_figures
 from avfusion.evaluation.groups import group_index
 from avfusion.evaluation.ranking import Ranking
-from avfusion.evaluation.subsets import ONE_GROUP, Subset, why_no_figures
+from avfusion.evaluation.subsets import Subset
 
 WHOLE = "all"
 
@@ -52,7 +53,7 @@ class PairedRow:
         average_precision: difference of the AP; None where the rows do not allow one.
         auroc: difference of the AUROC; None where the rows do not allow one.
         num_groups: what is drawn.
-        reason: why a difference or its interval is None.
+        reason: why a difference or its interval is None or says little.
     """
 
     kind: str
@@ -102,7 +103,7 @@ def paired_rows(
             continue
         rankings = [Ranking(labels, scores[kept]) for scores in (first, second)]
         found = figures_of_resamples(groups[kept], rankings, resamples, seed)
-        found[np.isnan(found[:, :, 1])] = np.nan  # groups of one kind of rows say nothing, see subsets.figures_of
+        found[np.isnan(found[:, :, 1])] = np.nan  # groups of one kind of rows say nothing, see figures.figures_of
         rows.append(
             PairedRow(
                 subset.kind,
@@ -110,7 +111,7 @@ def paired_rows(
                 _difference([ranking.average_precision() for ranking in rankings], found[:, :, 0]),
                 _difference([ranking.auroc() for ranking in rankings], found[:, :, 1]),
                 num_groups,
-                ONE_GROUP if num_groups == 1 else "",
+                interval_reason(num_groups, resamples),
             )
         )
     return rows

@@ -39,6 +39,7 @@ class Ranking:
         positive, falling = labels[self._order], scores[self._order]
         new_tie = np.append(True, falling[1:] != falling[:-1])[: len(falling)]
         first_of_tie = np.flatnonzero(new_tie)
+        self._thresholds = falling[first_of_tie].astype(np.float64)
         self._last_of_tie = np.append(first_of_tie[1:], len(falling))[: len(first_of_tie)] - 1
         # AP and AUROC need only the P' ties that hold a positive: precision never rises at the others.
         self._positive_rows = np.flatnonzero(positive)
@@ -55,6 +56,10 @@ class Ranking:
         """
         true_positives = np.cumsum(self._positive, dtype=np.float64)[self._last_of_tie]
         return true_positives, self._last_of_tie + 1.0 - true_positives
+
+    def thresholds(self) -> NDArray[np.float64]:
+        """``(K,)`` the score of each threshold, falling, in the order of :meth:`counts`."""
+        return self._thresholds
 
     def average_precision(self, weights: NDArray[np.float64] | None = None) -> float:
         """VOC all-point AP (see :mod:`avfusion.evaluation.average_precision`); NaN without positives.
@@ -100,7 +105,7 @@ class Ranking:
 
 
 class GroupedRanking:
-    """A ranking whose rows are drawn by whole groups: both figures of a resample from one pass over the rows."""
+    """A ranking whose rows are drawn by whole groups: all figures of a resample from one pass over the rows."""
 
     def __init__(self, ranking: Ranking, group: NDArray[np.int64]) -> None:
         self._ranking, self._group = ranking, np.asarray(group)[ranking._order]
@@ -110,8 +115,10 @@ class GroupedRanking:
         self._weights = np.empty(len(self._group), np.int32 if largest < 2**31 else np.int64)
         self._sums = np.zeros(len(self._group) + 1, self._weights.dtype)
 
-    def figures(self, times_drawn: NDArray[np.int64]) -> tuple[float, float]:
-        """AP and AUROC when each group counts as often as it was drawn; NaN as in :class:`Ranking`.
+    def figures(self, times_drawn: NDArray[np.int64]) -> tuple[float, float, float, float]:
+        """AP, AUROC, EER and FPR at 95 % TPR when each group counts as often as it was drawn.
+
+        NaN as in :class:`Ranking`; EER and FPR where AUROC is.
 
         Args:
             times_drawn: ``(G,)`` for each group.
@@ -120,8 +127,41 @@ class GroupedRanking:
         np.cumsum(self._weights, dtype=self._weights.dtype, out=self._sums[1:])
         gains, before, accepted = self._ranking._joined_ties(self._weights[self._ranking._positive_rows], self._sums)
         true_positives, total = np.cumsum(gains), float(self._rows_of_group @ times_drawn)
-        average_precision = _average_precision(gains, true_positives, accepted)
-        return average_precision, _auroc(gains, true_positives, before, accepted, total)
+        area = _auroc(gains, true_positives, before, accepted, total)
+        rates = (float("nan"),) * 2
+        if not np.isnan(area):
+            negatives = total - float(true_positives[-1])
+            rates = self._equal_error_rate(true_positives, negatives), _fpr_at(true_positives, accepted, negatives)
+        return _average_precision(gains, true_positives, accepted), area, *rates
+
+    def _equal_error_rate(self, true_positives: NDArray[Any], negatives: float) -> float:
+        """The rate at which misses and false accepts meet; misses minus false accepts falls, so halving finds it."""
+        ends, held = self._ranking._last_of_tie + 1, self._ranking._end_of_held
+        positives = float(true_positives[-1])
+
+        def rates(tie: int) -> tuple[float, float]:
+            """Misses and false accepts when everything down to a tie is accepted; nothing at -1."""
+            if tie < 0:
+                return 1.0, 0.0
+            reached = int(np.searchsorted(held, ends[tie], side="right"))
+            right = float(true_positives[reached - 1]) if reached else 0.0
+            return 1 - right / positives, (float(self._sums[ends[tie]]) - right) / negatives
+
+        above, below = -1, len(ends) - 1
+        while below - above > 1:
+            middle = (above + below) // 2
+            missed, accepted = rates(middle)
+            above, below = (above, middle) if missed <= accepted else (middle, below)
+        (missed, accepted), (missed_below, accepted_below) = rates(above), rates(below)
+        excess, excess_below = missed - accepted, missed_below - accepted_below
+        return accepted + excess / (excess - excess_below) * (accepted_below - accepted)
+
+
+def _fpr_at(
+    true_positives: NDArray[Any], accepted: NDArray[Any], negatives: float, true_positive_rate: float = 0.95
+) -> float:
+    tie = int(np.searchsorted(true_positives / true_positives[-1], true_positive_rate))
+    return float(accepted[tie] - true_positives[tie]) / negatives
 
 
 def _average_precision(gains: NDArray[Any], true_positives: NDArray[Any], accepted: NDArray[Any]) -> float:

@@ -9,12 +9,15 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from avfusion.errors import AvfusionError
-from avfusion.evaluation.bootstrap import figures_of_resamples, percentile_interval
+from avfusion.evaluation.bootstrap import few_groups, percentile_interval, times_drawn
+from avfusion.evaluation.figures import FIGURES, figures_of
 from avfusion.evaluation.groups import FaceKey, group_index, independent_groups
 from avfusion.evaluation.join import Joined
-from avfusion.evaluation.ranking import Ranking
-from avfusion.evaluation.roc import equal_error_rate_of, expected_calibration_error, false_positive_rate_of, roc_of
+from avfusion.evaluation.roc import calibration_gaps, expected_calibration_error
 
 
 @dataclass(frozen=True)
@@ -27,8 +30,11 @@ class Report:
         auroc: area under the ROC curve.
         auroc_interval: its 95 % bootstrap interval over the groups.
         equal_error_rate: rate at which misses and false accepts are equally frequent.
+        equal_error_rate_interval: as above.
         fpr_at_95_tpr: false positive rate of the threshold that accepts 95 % of the speaking frames.
+        fpr_at_95_tpr_interval: as above.
         expected_calibration_error: 15 bins of equal width; None where the scores are no probabilities.
+        expected_calibration_error_interval: as above.
         num_rows: face boxes.
         num_positive: face boxes that speak audibly.
         num_tracks: face tracks.
@@ -44,8 +50,11 @@ class Report:
     auroc: float | None
     auroc_interval: tuple[float, float] | None
     equal_error_rate: float | None
+    equal_error_rate_interval: tuple[float, float] | None
     fpr_at_95_tpr: float | None
+    fpr_at_95_tpr_interval: tuple[float, float] | None
     expected_calibration_error: float | None
+    expected_calibration_error_interval: tuple[float, float] | None
     num_rows: int
     num_positive: int
     num_tracks: int
@@ -73,44 +82,52 @@ def evaluate(
     Raises:
         AvfusionError: no row is positive, a score is not finite, or a track has no group.
     """
-    ranking = Ranking(joined.speaking, joined.score)
     num_rows, num_positive = len(joined), int(joined.speaking.sum())
     if num_positive == 0:
         raise AvfusionError(
             f"none of {num_rows} label rows is SPEAKING_AUDIBLE, expected some: check the label file or choose another "
             "split"
         )
-    groups = independent_groups(joined.video_id, joined.entity_id, group_of_entity)
-    num_groups = len(group_index(groups)[1])
-    both = num_positive < num_rows
+    groups, names = group_index(independent_groups(joined.video_id, joined.entity_id, group_of_entity))
+    figures = figures_of(joined.speaking, joined.score, groups, resamples, seed)
     probabilities = bool(((joined.score >= 0) & (joined.score <= 1)).all())
-    notes = []
-    if num_groups == 1:
-        notes.append(f"one {'video' if group_of_entity is None else 'group'}: no interval")
-    if not both:
+    drawn = "video" if group_of_entity is None else "group"
+    notes = [f"one {drawn}: no interval"] if len(names) == 1 else []
+    few = few_groups(len(names), f"{drawn}s")
+    notes += [few] if few and resamples else []
+    if num_positive == num_rows:
         notes.append("every row speaks: no AUROC, EER, FPR")
     if not probabilities:
         notes.append("scores outside 0..1: no calibration error")
-    figures = figures_of_resamples(groups, [ranking], resamples, seed)[:, 0]
-    roc = roc_of(ranking) if both else None
     return Report(
-        average_precision=ranking.average_precision(),
-        average_precision_interval=percentile_interval(figures[:, 0]),
-        auroc=ranking.auroc() if both else None,
-        auroc_interval=percentile_interval(figures[:, 1]) if both else None,
-        equal_error_rate=equal_error_rate_of(*roc) if roc else None,
-        fpr_at_95_tpr=false_positive_rate_of(*roc) if roc else None,
+        **{name: figures[name] for figure in FIGURES for name in (figure, f"{figure}_interval")},
         expected_calibration_error=(
             expected_calibration_error(joined.speaking, joined.score) if probabilities else None
+        ),
+        expected_calibration_error_interval=(
+            _calibration_interval(joined, groups, resamples, seed) if probabilities else None
         ),
         num_rows=num_rows,
         num_positive=num_positive,
         num_tracks=len(joined.faces[1]),
         num_videos=len(joined.videos[1]),
-        num_groups=num_groups,
+        num_groups=len(names),
         prevalence=num_positive / num_rows,
         notes=tuple(notes),
     )
+
+
+def _calibration_interval(
+    joined: Joined, groups: NDArray[np.int64], resamples: int, seed: int
+) -> tuple[float, float] | None:
+    """The interval of the calibration error, on the groups that the other figures are drawn on as well."""
+    rows_of_group = np.bincount(groups)
+    if len(rows_of_group) < 2:
+        return None
+    gaps = calibration_gaps(joined.speaking, joined.score, groups)
+    sets = times_drawn(len(rows_of_group), resamples, seed)
+    errors = [float(np.abs(drawn @ gaps).sum() / (drawn @ rows_of_group)) for drawn in sets]
+    return percentile_interval(np.array(errors))
 
 
 def interval_record(report: Report, drawn: str, resamples: int, seed: int = 0) -> dict[str, Any]:

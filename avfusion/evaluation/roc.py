@@ -84,11 +84,28 @@ def expected_calibration_error(
     probabilities = np.asarray(probabilities, dtype=np.float64)
     if not len(probabilities) or not ((probabilities >= 0) & (probabilities <= 1)).all():
         raise ValueError("calibration needs at least one row and probabilities in 0..1")
+    one_group = np.zeros(len(probabilities), np.int64)
+    return float(np.abs(calibration_gaps(labels, probabilities, one_group, bins)).sum() / len(probabilities))
+
+
+def calibration_gaps(
+    labels: NDArray[np.bool_], probabilities: NDArray[np.floating[Any]], group: NDArray[np.int64], bins: int = 15
+) -> NDArray[np.float64]:
+    """``(G, B)`` sum of labels minus sum of scores of each group's rows in each bin; over groups they add up.
+
+    For a bin, rows * |mean label - mean score| is the absolute value of the sum.
+
+    Args:
+        labels: ``(N,)`` bool.
+        probabilities: ``(N,)`` in 0..1.
+        group: ``(N,)`` number of each row's group, from 0.
+        bins: ``B``.
+    """
     row_bin = np.minimum((probabilities * bins).astype(np.int64), bins - 1)
-    speaking = np.bincount(row_bin, weights=np.asarray(labels, dtype=np.float64), minlength=bins)
-    predicted = np.bincount(row_bin, weights=probabilities, minlength=bins)
-    # count * |mean label - mean score| of a bin is |sum of labels - sum of scores|
-    return float(np.abs(speaking - predicted).sum() / len(probabilities))
+    cell, cells = group * bins + row_bin, (int(group.max()) + 1) * bins
+    speaking = np.bincount(cell, weights=np.asarray(labels, dtype=np.float64), minlength=cells)
+    predicted = np.bincount(cell, weights=probabilities, minlength=cells)
+    return np.asarray(speaking - predicted, dtype=np.float64).reshape(-1, bins)
 
 
 def roc_of(ranking: Ranking) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

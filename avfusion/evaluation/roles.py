@@ -86,10 +86,11 @@ class SourceRow:
     Attributes:
         source: the corpus.
         average_precision: VOC AP within the corpus; None where nothing in it speaks.
+        average_precision_interval: 95 % bootstrap interval over the groups of the corpus (its videos where none are
+            known); None for one group.
         chance: share of positive frames, the AP of a constant score.
         auroc: within the corpus; None where frames are all of one kind.
-        auroc_interval: 95 % bootstrap interval over the groups of the corpus (its videos where none are known); None
-            for one group.
+        auroc_interval: as above.
         num_frames: frames of the corpus.
         num_tracks: tracks of the corpus.
         num_videos: videos of the corpus.
@@ -97,6 +98,7 @@ class SourceRow:
 
     source: str
     average_precision: float | None
+    average_precision_interval: tuple[float, float] | None
     chance: float
     auroc: float | None
     auroc_interval: tuple[float, float] | None
@@ -218,6 +220,9 @@ def _figures(
     }
 
 
+_NOTHING = dict.fromkeys(("average_precision", "average_precision_interval", "auroc", "auroc_interval"))
+
+
 def per_source(
     joined: Joined,
     source_of_entity: Mapping[FaceKey, str],
@@ -248,15 +253,12 @@ def per_source(
     for name in sorted(set(source.tolist())):
         kept = source == name
         labels = joined.speaking[kept]
-        ranking = Ranking(labels, joined.score[kept])
-        both = labels.any() and not labels.all()
+        some = labels.any()
         rows.append(
             SourceRow(
                 source=name,
-                average_precision=ranking.average_precision() if labels.any() else None,
+                **(_figures(labels, joined.score[kept], groups[kept], resamples, seed) if some else _NOTHING),
                 chance=float(labels.mean()),
-                auroc=ranking.auroc() if both else None,
-                auroc_interval=bootstrap_interval(groups[kept], ranking.auroc, resamples, seed=seed) if both else None,
                 num_frames=int(kept.sum()),
                 num_tracks=len(np.unique(face[kept])),
                 num_videos=len(group_index(joined.video_id[kept])[1]),

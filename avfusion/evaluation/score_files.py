@@ -6,30 +6,30 @@ Without a folder to write to, the report is printed as JSON; with one, ``report.
 
 from __future__ import annotations
 
-import hashlib
 import json
-import os
-import platform
-import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-import avfusion
-from avfusion.errors import UsageError
-from avfusion.evaluation.curve import draw_precision_recall, precision_recall, write_precision_recall
+from avfusion.evaluation.bootstrap import enough_resamples
+from avfusion.evaluation.boxes import RANGE, in_fractions
+from avfusion.evaluation.curve import curve_points, draw_precision_recall, write_precision_recall
 from avfusion.evaluation.join import Joined, join
 from avfusion.evaluation.paired import paired_rows
+from avfusion.evaluation.record import check_out, file_record, made_by
 from avfusion.evaluation.report import evaluate, interval_record
 from avfusion.evaluation.score_text import as_markdown, as_text
 from avfusion.evaluation.subset_files import need_categories, read_categories, read_stretches
 from avfusion.evaluation.subsets import PICTURE_WIDTH_PX, Subset, subset_rows, subsets
+from avfusion.evaluation.table_files import read_label_files, read_score_files, table_record
 from avfusion.files import whole_text_file
-from avfusion.tracks import read_labels, read_scores
+from avfusion.tracks import LabelTable
 
 SEED = 0  # of the bootstrap
+FILES = ("report.md", "report.json", "precision_recall.csv", "precision_recall.png")
+THESE, OTHERS = "these scores", "the others"  # names in the picture; the files are named in the report
 
 
 def evaluate_files(
@@ -46,8 +46,8 @@ def evaluate_files(
     """Judges a score file by AVA's rules and reports.
 
     Args:
-        scores: AVA columns and score.
-        labels: the labels of the same rows.
+        scores: AVA columns and score; a file, or a folder of them.
+        labels: the labels of the same rows, likewise.
         against: other scores of the same rows, which the first are compared with.
         conditions: labels of AVA-Speech, for figures per condition of the sound.
         categories: ``video_id,category``, for figures per category.
@@ -57,53 +57,55 @@ def evaluate_files(
 
     Raises:
         AvfusionError: a file cannot be read, or its rows are not those of the labels.
-        UsageError: the folder cannot be made.
+        UsageError: the folder cannot be made, or is a run's own.
     """
-    files = {"scores": scores, "labels": labels, "against": against, "conditions": conditions, "categories": categories}
-    truth = read_labels(labels, more_columns=2)  # as TalkNet's *_orig.csv has them
-    joined = join(truth, read_scores(scores))
-    other = None if against is None else join(truth, read_scores(against))
-    chosen, notes = _subsets(joined, conditions, categories)
-    if out is not None:
-        try:
-            out.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise UsageError(f"--out={out}: cannot be made ({error.strerror}); give another folder") from error
+    check_out(out, FILES)
+    truth = read_label_files(labels)
+    joined = join(truth, read_score_files(scores))
+    other = None if against is None else join(truth, read_score_files(against))
+    chosen, notes = _subsets(joined, truth, conditions, categories)
+    resamples, few = enough_resamples(resamples)
+    tables = {"scores": scores, "labels": labels, "against": against}
+    files = {"conditions": conditions, "categories": categories}
     report = {
-        "files": {name: _named(path) for name, path in files.items() if path is not None},
+        "files": {name: table_record(path) for name, path in tables.items() if path is not None}
+        | {name: file_record(path) for name, path in files.items() if path is not None},
         **_figures(joined, other, chosen, resamples),
-        "command": shlex.join(command),
-        "versions": {
-            "avfusion": avfusion.__version__,
-            "numpy": np.__version__,
-            "python": platform.python_version(),
-        },
+        **made_by(command),
     }
-    report["notes"] += notes
+    report["notes"] += few + notes
     content = json.dumps(report, indent=2, allow_nan=False) + "\n"
     if out is None:
         print(content, end="")
         return
-    points = precision_recall(joined.speaking, joined.score)
-    curves = {scores.name: points}
-    if other is not None and against is not None:
-        name = against.name if against.name != scores.name else str(against)
-        curves[name] = precision_recall(other.speaking, other.score)
-    paths = [out / name for name in ("report.md", "report.json", "precision_recall.csv", "precision_recall.png")]
+    curves = {THESE: curve_points(joined.speaking, joined.score)}
+    if other is not None:
+        curves[OTHERS] = curve_points(other.speaking, other.score)
+    paths = [out / name for name in FILES]
     for path, text in zip(paths[:2], (as_markdown(report, paths[3].name), content), strict=True):
         with whole_text_file(path) as file:
             file.write(text)
-    write_precision_recall(paths[2], points)
-    draw_precision_recall(paths[3], curves, report["prevalence"])
+    write_precision_recall(paths[2], curves)
+    points = {name: [(point.recall, point.precision) for point in curve] for name, curve in curves.items()}
+    draw_precision_recall(paths[3], points, report["prevalence"])
     print(as_text(report))
     print("\n".join(f"  {path}" for path in paths))
 
 
-def _subsets(joined: Joined, conditions: Path | None, categories: Path | None) -> tuple[list[Subset], list[str]]:
+def _subsets(
+    joined: Joined, truth: LabelTable, conditions: Path | None, categories: Path | None
+) -> tuple[list[Subset], list[str]]:
     """The subsets that the files and the labels allow, and what is to be said about them."""
     sound = None if conditions is None else read_stretches(conditions)
     named = None if categories is None else read_categories(categories)
     notes = []
+    outside = np.flatnonzero(~in_fractions(truth.boxes_xyxy))
+    if len(outside):
+        row = int(outside[0])
+        notes.append(
+            f"no subsets by face width: {len(outside)} boxes of the labels, first that of {truth.row_name(row)}, "
+            f"{truth.boxes_xyxy[row].tolist()}; expected {RANGE}"
+        )
     videos = [name for (name,) in joined.videos[1]]
     if named is not None and categories is not None:
         need_categories(categories, named, videos)
@@ -128,14 +130,6 @@ def _figures(joined: Joined, other: Joined | None, chosen: Sequence[Subset], res
     if other is not None:
         video, _ = joined.videos
         rows = paired_rows(joined.speaking, joined.score, other.score, video, chosen, resamples=resamples, seed=SEED)
-        figures["against"] = evaluate(other, 0).to_dict()
+        figures["against"] = evaluate(other, resamples, SEED).to_dict()
         figures["comparison"] = [row.to_dict() for row in rows]
     return figures
-
-
-def _named(path: Path) -> dict[str, str]:
-    digest = hashlib.sha256()
-    with open(path, "rb") as file:
-        while block := file.read(1 << 20):
-            digest.update(block)
-    return {"path": os.fspath(path), "sha256": digest.hexdigest()}

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from avfusion.errors import one_line
+from avfusion.evaluation.record import record_lines
 from avfusion.evaluation.tables import (
     Table,
     bullets,
@@ -21,7 +23,7 @@ SUBSETS_TITLE = "Subsets: each by its own rows, so AP goes with its prevalence"
 
 def as_text(report: dict[str, Any]) -> str:
     """The tables for the terminal."""
-    head = "\n".join([f"\n{_title(report)}", *report["notes"]])
+    head = "\n".join(["", *map(one_line, (_title(report), *report["notes"]))])
     return "\n\n".join([head, *(text_table(table) for table in _tables(report))]) + "\n"
 
 
@@ -32,33 +34,30 @@ def as_markdown(report: dict[str, Any], picture: str) -> str:
         report: content of ``report.json``.
         picture: the precision-recall curve, as seen from its folder.
     """
-    parts = [f"# {_title(report)}", bullets(_provenance(report)), *(markdown_table(table) for table in _tables(report))]
+    parts = [f"# {one_line(_title(report))}", bullets(_provenance(report)), *map(markdown_table, _tables(report))]
     parts.append(f"## Precision and recall\n\n![precision and recall]({picture})")
     return "\n\n".join(parts) + "\n"
 
 
-def whole_table(whole: dict[str, Any], drawn: str = "videos") -> Table:
+def whole_table(whole: dict[str, Any], drawn: str = "videos", title: str = "All face boxes") -> Table:
     """All rows pooled, from the dictionary of a :class:`~avfusion.evaluation.report.Report`.
 
     Args:
-        whole: the dictionary.
+        whole: the dictionary; reports written before EER, FPR and ECE had intervals are fine.
         drawn: what its ``num_groups`` counts.
+        title: of the table.
     """
-    header = ["AP", "95 %", "AUROC", "95 %", "EER", "FPR at 95 % TPR", "ECE", "boxes", "speaking", "tracks", drawn]
+    names = ("average_precision", "auroc", "equal_error_rate", "fpr_at_95_tpr", "expected_calibration_error")
+    header = [text for name in ("AP", "AUROC", "EER", "FPR at 95 % TPR", "ECE") for text in (name, "95 %")]
+    header += ["boxes", "speaking", "tracks", drawn]
     cells = [
-        number(whole["average_precision"]),
-        interval(whole["average_precision_interval"]),
-        number(whole["auroc"]),
-        interval(whole["auroc_interval"]),
-        number(whole["equal_error_rate"]),
-        number(whole["fpr_at_95_tpr"]),
-        number(whole["expected_calibration_error"]),
+        *(text for name in names for text in (number(whole[name]), interval(whole.get(f"{name}_interval")))),
         str(whole["num_rows"]),
         percent(whole["prevalence"]),
         str(whole["num_tracks"]),
         str(whole["num_groups"]),
     ]
-    return "All face boxes", header, [cells]
+    return title, header, [cells]
 
 
 def subset_table(rows: Sequence[dict[str, Any]], drawn: str = "videos") -> Table:
@@ -96,10 +95,8 @@ def _title(report: dict[str, Any]) -> str:
 
 def _provenance(report: dict[str, Any]) -> list[str]:
     intervals = report["intervals"]
-    lines = [f"command: `{report['command']}`"]
-    lines += [f"{name}: `{file['path']}`, sha256 `{file['sha256']}`" for name, file in report["files"].items()]
-    lines += [
-        ", ".join(f"{name} {version}" for name, version in report["versions"].items()),
+    lines = [
+        *record_lines(report),
         f"{report['num_rows']} face boxes of which {report['num_positive']} speak audibly;"
         f" {report['num_tracks']} tracks, {report['num_videos']} videos",
         "AP: VOC all-point interpolation over all face boxes, as AVA's own tool computes it; equal scores are one"
@@ -113,7 +110,10 @@ def _provenance(report: dict[str, Any]) -> list[str]:
 
 
 def _tables(report: dict[str, Any]) -> list[Table]:
-    tables = [whole_table(report), subset_table(report["subsets"])]
+    tables = [whole_table(report)]
+    if "against" in report:
+        tables.append(whole_table(report["against"], title=f"All face boxes, {report['files']['against']['path']}"))
+    tables.append(subset_table(report["subsets"]))
     if "comparison" in report:
         title = (
             "Compared on the same drawn videos: these scores minus the others; share of resamples in which they lead"

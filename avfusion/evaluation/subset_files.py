@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from avfusion.csv_rows import Columns, read_columns
+from avfusion.csv_rows import Columns, read_columns, shortened
 from avfusion.errors import AvfusionError
 from avfusion.evaluation.groups import group_index
 from avfusion.tracks import milliseconds
@@ -124,7 +124,7 @@ def read_categories(path: str | os.PathLike[str]) -> dict[str, tuple[str, ...]]:
             empty = np.array([not text.strip() for text in texts])
             _refuse(path, line, empty, texts, name, "text")
         for video, category in zip(videos, categories, strict=True):
-            found.setdefault(video, {})[category] = None
+            found.setdefault(video, {})[category.strip()] = None
     if not found:
         raise AvfusionError(f"{os.fspath(path)}: no rows, expected {','.join(CATEGORY_COLUMNS)}")
     return {video: tuple(categories) for video, categories in found.items()}
@@ -158,5 +158,6 @@ def _refuse(
     if wrong.any():
         index = int(wrong.argmax())
         raise AvfusionError(
-            f"{os.fspath(path)} line {line[index]}: {name} is {texts[index]!r}, expected {expected}: correct this row"
+            f"{os.fspath(path)} line {line[index]}: {name} is {shortened(texts[index])}, expected {expected}: "
+            "correct this row"
         )

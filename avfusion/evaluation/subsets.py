@@ -18,17 +18,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from avfusion.evaluation.bootstrap import figures_of_resamples, percentile_interval
+from avfusion.evaluation.boxes import in_fractions
+from avfusion.evaluation.figures import figures_of
 from avfusion.evaluation.groups import FaceKey, group_index, independent_groups
 from avfusion.evaluation.join import SAME_FRAME_MS, Joined
-from avfusion.evaluation.ranking import Ranking
 from avfusion.evaluation.subset_files import Stretches
 
 PICTURE_WIDTH_PX = 1280
 FACE_WIDTH, FACES_IN_FRAME, TRACK_LENGTH = "face width", "faces in frame", "track length"
 SOUND, CATEGORY = "sound", "category"
 NOT_ANNOTATED = "not annotated"
-ONE_GROUP = "one source: no interval"
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,7 +62,7 @@ class SubsetRow:
         num_tracks: face tracks.
         num_videos: videos or scenes.
         num_groups: what the intervals resample, as in :class:`~avfusion.evaluation.report.Report`.
-        reason: why a figure or its interval is None; empty where none is, or where no intervals were asked for.
+        reason: why a figure or its interval is None or says little; empty elsewhere, and for intervals not asked for.
     """
 
     kind: str
@@ -94,6 +93,8 @@ def subsets(
 ) -> list[Subset]:
     """All subsets of a split, kind by kind; the empty ones of the first three kinds as well.
 
+    Those of the face width are left out where a box cannot be fractions of the picture.
+
     Args:
         joined: labels and scores.
         picture_width_px: width to which boxes are scaled.
@@ -101,8 +102,9 @@ def subsets(
         categories: the categories of each video that has some; None leaves this kind out.
     """
     width_px, faces = face_widths_px(joined, picture_width_px), faces_in_frame(joined)
+    widths = _binned(FACE_WIDTH, _WIDTH_NAMES, (width_px >= 64).astype(np.int64) + (width_px > 128))
     found = [
-        *_binned(FACE_WIDTH, _WIDTH_NAMES, (width_px >= 64).astype(np.int64) + (width_px > 128)),
+        *(widths if in_fractions(joined.boxes_xyxy).all() else []),
         *_binned(FACES_IN_FRAME, _FACES_NAMES, np.minimum(faces, 3) - 1),
         *_binned(TRACK_LENGTH, _LENGTH_NAMES, np.searchsorted(_LENGTHS_S, track_lengths_s(joined))),
     ]
@@ -146,11 +148,12 @@ def subset_rows(
     for subset in chosen:
         kept = subset.kept
         labels, scores = joined.speaking[kept], joined.score[kept]
+        figures = figures_of(labels, scores, group[kept], resamples, seed)
         rows.append(
             SubsetRow(
                 kind=subset.kind,
                 name=subset.name,
-                **figures_of(labels, scores, group[kept], resamples, seed),
+                **{name: figures[name] for name in _FIGURES},
                 prevalence=float(labels.mean()) if len(labels) else None,
                 num_rows=len(labels),
                 num_positive=int(labels.sum()),
@@ -160,38 +163,6 @@ def subset_rows(
             )
         )
     return rows
-
-
-def figures_of(
-    labels: NDArray[np.bool_], scores: NDArray[np.float64], groups: NDArray[Any], resamples: int, seed: int
-) -> dict[str, Any]:
-    """AP and AUROC of some rows with their intervals, as far as there are any, and the reason where there are none."""
-    reason = why_no_figures(labels)
-    nothing = dict.fromkeys(("average_precision_interval", "auroc", "auroc_interval"))
-    if not labels.any():
-        return {"average_precision": None, **nothing, "reason": reason}
-    ranking = Ranking(labels, scores)
-    if labels.all():
-        return {"average_precision": 1.0, **nothing, "reason": reason}
-    figures = figures_of_resamples(groups, [ranking], resamples, seed)[:, 0]
-    # A drawn set of groups without negatives says nothing; counted, its AP of 1 would flatter a subset of few videos.
-    average_precision = np.where(np.isnan(figures[:, 1]), np.nan, figures[:, 0])
-    return {
-        "average_precision": ranking.average_precision(),
-        "average_precision_interval": percentile_interval(average_precision),
-        "auroc": ranking.auroc(),
-        "auroc_interval": percentile_interval(figures[:, 1]),
-        "reason": ONE_GROUP if (groups == groups[0]).all() else "",
-    }
-
-
-def why_no_figures(labels: NDArray[np.bool_]) -> str:
-    """What keeps some rows from having an AP and an AUROC; empty where nothing does."""
-    if not len(labels):
-        return "no rows"
-    if not labels.any():
-        return "no row speaks"
-    return "every row speaks" if labels.all() else ""
 
 
 def face_widths_px(joined: Joined, picture_width_px: float = PICTURE_WIDTH_PX) -> NDArray[np.float64]:
@@ -224,6 +195,7 @@ def track_lengths_s(joined: Joined) -> NDArray[np.float64]:
     return lengths_s[face]
 
 
+_FIGURES = ("average_precision", "average_precision_interval", "auroc", "auroc_interval", "reason")
 _WIDTH_NAMES = ("below 64 px", "64 to 128 px", "above 128 px")
 _FACES_NAMES = ("1", "2", "3 or more")
 _LENGTHS_S = (1.0, 3.0, 6.0)  # each belongs to the bin below it

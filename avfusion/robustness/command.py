@@ -6,35 +6,32 @@ other than the validation split: robustness-<split>).
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
-import platform
 import shlex
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 
-import avfusion
 from avfusion.checkpoint import model_of, read_checkpoint, refuse_another_model
 from avfusion.config import Config, config_from_dict, load_config
 from avfusion.data.clips import ClipDataset
+from avfusion.data.identity import read_otherwise
+from avfusion.data.left_out import read_skipped
 from avfusion.data.open import open_dataset
 from avfusion.errors import AvfusionError, UsageError
 from avfusion.files import lock, whole_text_file
-from avfusion.models import ActiveSpeakerDetector
 from avfusion.offsets import in_sync, offset_rows
 from avfusion.robustness.charts import desync_figure, robustness_figure, save
 from avfusion.robustness.clips import KeptClips
-from avfusion.robustness.conditions import NEEDS_VOICES, all_conditions
+from avfusion.robustness.conditions import all_conditions
 from avfusion.robustness.false_accepts import MISS_RATE
-from avfusion.robustness.suite import Results, fingerprint, run_suite
+from avfusion.robustness.provenance import about, identity_of, notes_of, provenance
+from avfusion.robustness.suite import Results, read_partial, run_suite
 from avfusion.robustness.text import as_markdown, as_text, title_of
 from avfusion.scoring import pick_device
 
@@ -65,36 +62,31 @@ def evaluate_robustness(
     config, content = load_config(run_dir / "config.yaml", overrides), read_checkpoint(path)
     own = config_from_dict(content["config"], where=str(path))
     refuse_another_model(own, config)
-    if out is None:
-        refuse_other_data(own, config, checkpoint_name)
+    if out is None or out.resolve() == run_dir.resolve():
+        refuse_other_data(own, config, run_dir, checkpoint_name)
     if config.run.threads:
         torch.set_num_threads(config.run.threads)
     device = pick_device(config.run.device)
     split = split or config.data.val_split
-    dataset = open_dataset(config.data, split)
+    dataset = open_dataset(config.data, split, kept=read_skipped(run_dir, config.data))
     clips = usable_clips(dataset, split, config)
     conditions = all_conditions(clips, config.data.augment.music_folder)
     folder = (out or run_dir) / ("robustness" if split == config.data.val_split else f"robustness-{split}")
     with held(folder):
-        clips.read_all()
-        model, _ = model_of(content, path)
-        head = provenance(config, own, content, path, dataset, split, device)
         partial = folder / "partial.json"
-        settings = ("dataset", "split", "checkpoint", "music", "resamples", "device", "versions")
-        identity = {
-            **{name: head[name] for name in settings},
-            "data": data_of(config),
-            "tracks": fingerprint(clips.tracks),
-        }
-        results = run_suite(model.to(device), clips, conditions, config, device, partial, identity)
+        head = provenance(config, own, content, path, dataset, split, device)
+        identity = identity_of(head, clips.tracks, config.data.augment.music_folder)
+        with going_on(partial, identity, len(conditions)):
+            clips.read_all()
+            model, _ = model_of(content, path)
+            results = run_suite(model.to(device), clips, conditions, config, device, partial, identity)
+            offsets = offset_rows(model, clips, config, device) if own.model.modality == "audio_visual" else []
         report = {
             **head,
             "notes": notes_of(dataset, clips, {condition.family for condition in conditions}),
             "model": about(model, own),
             **as_dict(results),
-            "offset_accuracy": (
-                offset_rows(model, clips, config, device) if own.model.modality == "audio_visual" else []
-            ),
+            "offset_accuracy": offsets,
         }
         write(report, folder)
         partial.unlink(missing_ok=True)
@@ -103,15 +95,13 @@ def evaluate_robustness(
         print(f"  {folder / name}")
 
 
-def refuse_other_data(own: Config, config: Config, checkpoint_name: str) -> None:
+def refuse_other_data(own: Config, config: Config, run_dir: Path, checkpoint_name: str) -> None:
     """In the run's own folder lie the figures of its best checkpoint on its own data.
 
     Raises:
         UsageError: these would be others.
     """
-    keys = ("format", "val_split", "synthetic")
-    other = [f"data.{key}" for key in keys if getattr(own.data, key) != getattr(config.data, key)]
-    other += ["checkpoint"] * (checkpoint_name != "best")
+    other = read_otherwise(own, config, run_dir) + ["checkpoint"] * (checkpoint_name != "best")
     if other:
         raise UsageError(
             f"these would not be the run's own figures (other {', '.join(other)}): give --out=FOLDER for them, so that"
@@ -141,6 +131,17 @@ def usable_clips(dataset: ClipDataset, split: str, config: Config) -> KeptClips:
 
 
 @contextmanager
+def going_on(partial: Path, identity: dict[str, Any], conditions: int) -> Iterator[None]:
+    """Where Ctrl-C ends the block, says what is kept and how to go on."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        kept, command = len(read_partial(partial, identity)[0]), shlex.join(["python", *sys.argv])
+        print(f"\n{kept} of {conditions} conditions are kept; the same command goes on: {command}", file=sys.stderr)
+        raise
+
+
+@contextmanager
 def held(folder: Path) -> Iterator[None]:
     """Makes the folder and keeps another suite out of it.
 
@@ -155,68 +156,6 @@ def held(folder: Path) -> Iterator[None]:
         if lock(file) is False:
             raise UsageError(f"{folder}: another process is at work there; wait for its end, or give another by --out")
         yield
-
-
-def provenance(
-    config: Config,
-    own: Config,
-    content: dict[str, Any],
-    checkpoint: Path,
-    dataset: ClipDataset,
-    split: str,
-    device: torch.device,
-) -> dict[str, Any]:
-    """What the figures were made from and with."""
-    return {
-        "dataset": dataset.name,
-        "split": split,
-        "checkpoint": {
-            "path": str(checkpoint),
-            "sha256": hashlib.sha256(checkpoint.read_bytes()).hexdigest(),
-            "epoch": content["progress"]["epoch"],
-        },
-        "command": shlex.join(["python", *sys.argv]),
-        "seeds": {"training": own.run.seed, "bootstrap": 0, "offsets": 0},
-        "resamples": config.report.bootstrap,
-        "device": device.type,
-        "music": config.data.augment.music_folder or "generated (chords, bass, melody, drums)",
-        "versions": {
-            "avfusion": avfusion.__version__,
-            "torch": torch.__version__,
-            "numpy": np.__version__,
-            "python": platform.python_version(),
-        },
-    }
-
-
-def data_of(config: Config) -> dict[str, Any]:
-    """Where the clips come from, as JSON has it."""
-    data = config.data
-    return {"format": data.format, "root": str(Path(data.root or "").resolve()), "synthetic": asdict(data.synthetic)}
-
-
-def about(model: ActiveSpeakerDetector, own: Config) -> dict[str, Any]:
-    """The model in short."""
-    found: dict[str, Any] = {
-        "modality": own.model.modality,
-        "parameters": sum(parameter.numel() for parameter in model.parameters()),
-    }
-    return found | ({"fusion": own.model.fusion.kind} if own.model.modality == "audio_visual" else {})
-
-
-def notes_of(dataset: ClipDataset, clips: ClipDataset, families: set[str]) -> list[str]:
-    """What was not measured, and why."""
-    notes = []
-    if len(clips.tracks) < len(dataset.tracks):
-        notes.append(f"{len(dataset.tracks) - len(clips.tracks)} tracks have no labels and count in no figure")
-    if dataset.skipped.tracks:
-        notes.append(f"{len(dataset.skipped.tracks)} of {dataset.skipped.total} tracks could not be used")
-    missing = [name for name in NEEDS_VOICES if name not in families]
-    if missing:
-        notes.append(
-            f"not measured: {', '.join(missing)}; for some tracks nobody speaks in another video, sound and group"
-        )
-    return notes
 
 
 def as_dict(results: Results) -> dict[str, Any]:

@@ -1,8 +1,8 @@
 """How often a speaking face is still accepted as the one heard when the sound is not its own, or not at its own time.
 
 The threshold is the one that misses 5 % of the speaking frames on synchronous sound. It is found again in every draw of
-groups, so the intervals hold its uncertainty too. Frames at which a shift brings in what lies outside the track are
-left out: they hear the silence put there, which says nothing about time.
+groups, so the intervals hold its uncertainty too. A shift turns the sound of a
+track in a circle; which frames count at it is said by :meth:`avfusion.robustness.sounds.Shifted.counts`.
 Shapes: ``T`` frames of a track, ``N`` speaking frames of all tracks, ``R`` draws of groups.
 """
 
@@ -52,18 +52,18 @@ class FalseAccepts:
         rising, group_of_rising = scores[order], self._group_of_row[order]
         self._thresholds = [_weighted_threshold(rising, counts[group_of_rising]) for counts in self._counts]
 
-    def row(self, scores: Scores, hears: Sequence[NDArray[np.bool_]] | None = None) -> dict[str, Any]:
+    def row(self, scores: Scores, counting: Sequence[NDArray[np.bool_]] | None = None) -> dict[str, Any]:
         """The rate with changed sound.
 
         Args:
             scores: ``(T,)`` of each track.
-            hears: ``(T,)`` of each track, which frames count; None for all.
+            counting: ``(T,)`` of each track, which frames count; None for all.
 
         Returns:
             The rate with its interval, and that of the same frames with their own sound; None where no frame counts.
             And over how much it is.
         """
-        kept = np.ones(self.num_frames, bool) if hears is None else np.concatenate(hears)[self._speaking]
+        kept = np.ones(self.num_frames, bool) if counting is None else np.concatenate(counting)[self._speaking]
         changed, groups = self._scores(scores)[kept], self._group_of_row[kept]
         drawn = np.full(len(self._counts), np.nan)
         for number, (counts, threshold) in enumerate(zip(self._counts, self._thresholds, strict=True)):

@@ -19,6 +19,7 @@ from avfusion.data.augment.interferer import Interferers
 from avfusion.data.augment.mixing import Added, active_power, looped, mix
 from avfusion.data.augment.sound import pink_noise
 from avfusion.data.clips import Clip, ClipDataset
+from avfusion.data.compose import turn
 from avfusion.data.synthetic.sounds import music
 from avfusion.errors import AvfusionError
 from avfusion.robustness.clips import draws_of
@@ -27,13 +28,17 @@ from avfusion.tracks import FaceTrack
 Sound = NDArray[np.float32]
 MakeSound = Callable[[int, int, np.random.Generator], Sound]
 """Track, number of samples, source of every draw: a sound of that length at any level."""
+SEAM_MARGIN_MS = 200.0  # lips lead or trail their sound by less
+FAR_MS = 800.0  # so far off, sound is out of time whatever the shift
 
 
 @dataclass(frozen=True)
 class Shifted:
     """The sound ``shift_ms`` later (negative: earlier): at time t is heard what belongs to ``t - shift_ms``.
 
-    What would come from outside the track is silence.
+    It is turned in a circle: what leaves at one end of the track comes in at the other, with 5 ms of fading where the
+    ends meet, at the seam. So whatever a model hears, however far it reaches, is sound of the track and out of time:
+    off by the shift on one side of the seam, by the rest of the track's length on the other. Nothing is made up.
     """
 
     shift_ms: float
@@ -41,20 +46,33 @@ class Shifted:
     @property
     def samples(self) -> int:
         """The shift in samples."""
-        return round(self.shift_ms * SAMPLE_RATE / 1000)
+        return _samples(self.shift_ms)
 
     def __call__(self, clip: Clip, track: int) -> Clip:
         """Moves the sound."""
-        length = len(clip.audio)
-        by = max(-length, min(self.samples, length))
-        audio = np.zeros_like(clip.audio)
-        audio[max(by, 0) : length + min(by, 0)] = clip.audio[max(-by, 0) : length - max(by, 0)]
-        return replace(clip, audio=audio)
+        return replace(clip, audio=turn(clip.audio, self.samples))
 
-    def hears(self, num_frames: int) -> NDArray[np.bool_]:
-        """``(T,)``: the frames at which sound of the track is heard throughout, none of it from outside."""
-        first = np.arange(num_frames) * SAMPLES_PER_VIDEO_FRAME - self.samples  # of the sound heard at each frame
-        return (first >= 0) & (first + SAMPLES_PER_VIDEO_FRAME <= num_frames * SAMPLES_PER_VIDEO_FRAME)
+    def counts(self, num_frames: int) -> NDArray[np.bool_]:
+        """``(T,)``: the frames that count at this shift.
+
+        Their own sound is moved by just the shift, and the seam is 200 ms away or more. None where the sound from
+        beyond the seam would be nearly in time again: off by less than the shift and by less than 800 ms.
+        """
+        length, by = num_frames * SAMPLES_PER_VIDEO_FRAME, self.samples
+        if by == 0:
+            return np.ones(num_frames, bool)
+        if length - abs(by) < min(abs(by), _samples(FAR_MS)):
+            return np.zeros(num_frames, bool)
+        start = np.arange(num_frames) * SAMPLES_PER_VIDEO_FRAME
+        margin = _samples(SEAM_MARGIN_MS)
+        kept: NDArray[np.bool_] = (
+            start >= by + margin if by > 0 else start + SAMPLES_PER_VIDEO_FRAME <= length + by - margin
+        )
+        return kept
+
+
+def _samples(duration_ms: float) -> int:
+    return round(duration_ms * SAMPLE_RATE / 1000)
 
 
 def silenced(clip: Clip, track: int) -> Clip:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,6 +20,7 @@ from tqdm import tqdm
 from avfusion.config import Config
 from avfusion.data.clips import ClipDataset
 from avfusion.data.examples import Examples
+from avfusion.errors import one_line
 from avfusion.files import whole_text_file
 from avfusion.models import ActiveSpeakerDetector
 from avfusion.offsets import in_sync
@@ -59,7 +61,7 @@ def run_suite(
     config: Config,
     device: torch.device,
     partial: Path,
-    identity: Mapping[str, Any],
+    identity: dict[str, Any],
 ) -> Results:
     """Scores a split under every condition.
 
@@ -80,7 +82,9 @@ def run_suite(
         examples = Examples(ChangedClips(clips, condition.change, chosen), replace(config.data, cache_gb=0.0))
         return score_tracks(model, examples, config, device, label=condition.name)
 
-    done = read_partial(partial, identity)
+    done, why_not = read_partial(partial, identity)
+    if why_not:
+        print(f"note: {one_line(why_not)}", file=sys.stderr)
     bar = tqdm(conditions, desc="conditions", initial=len(done), total=len(conditions), disable=None)
     with bar:
         clean = scores_of(conditions[0])
@@ -127,11 +131,11 @@ def figures(
     if condition.family not in (CLEAN, SHIFTED) and (condition.family == SILENCE or condition.family not in MOVED):
         row["precision"] = head | precision.row(scores)
     if condition.family in MOVED:
-        heard = None
+        counting = None
         if isinstance(condition.change, Shifted):
-            heard = [condition.change.hears(tracks[index].num_frames) for index in sync]
+            counting = [condition.change.counts(tracks[index].num_frames) for index in sync]
         of_sync = [scores[index] for index in sync] if condition.family == SILENCE else scores
-        row["false_accepts"] = head | accepts.row(of_sync, heard)
+        row["false_accepts"] = head | accepts.row(of_sync, counting)
     return row
 
 
@@ -144,14 +148,23 @@ def fingerprint(tracks: Sequence[FaceTrack]) -> str:
     return digest.hexdigest()
 
 
-def read_partial(path: Path, identity: Mapping[str, Any]) -> dict[str, Row]:
-    """Finished conditions of a suite that was broken off; none where they are of anything else, or damaged."""
+def read_partial(path: Path, identity: dict[str, Any]) -> tuple[dict[str, Row], str]:
+    """Finished conditions of a suite that was broken off; none where they are of anything else, or damaged.
+
+    Returns:
+        Name to figures, and why what lies there is not used; empty where it is, or where nothing lies there.
+    """
+    if not path.is_file():
+        return {}, ""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-        done: dict[str, Row] = content["done"] if content["of"] == identity else {}
+        done, of = dict(content["done"]), dict(content["of"])
     except (OSError, ValueError, KeyError, TypeError):
-        return {}
-    return done
+        return {}, f"{path} is damaged: all is measured anew"
+    other = [key for key in (identity | of) if of.get(key) != identity.get(key)]
+    if other:
+        return {}, f"{path}: {len(done)} finished conditions are of another {', '.join(other)}: all is measured anew"
+    return done, ""
 
 
 def write_partial(path: Path, identity: Mapping[str, Any], done: Mapping[str, Row]) -> None:

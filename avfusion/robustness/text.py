@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from avfusion.checkpoint import encoders_in_words
+from avfusion.data.identity import in_words
+
 Report = Mapping[str, Any]
 Table = tuple[str, list[str], list[list[str]]]
 
@@ -18,9 +21,12 @@ that are still accepted.
 
 False accepts: at the threshold that misses 5 % of the speaking frames of the tracks in sync, with their own sound; the
 intervals find the threshold again in every draw. In sync are tracks whose role says so, or, without roles, those that
-speak for more than half of their frames. Sound from outside a track is not there: a shift leaves out the frames that
-would hear it, and beside it stands how many of the frames that are left are accepted with their own sound. A model that
-does not listen accepts as many frames with any sound."""
+speak for more than half of their frames. Shifted sound is turned in a circle: what leaves a track at one end comes in
+at the other, so all that is heard is sound of the track, and out of time. Frames count whose own sound is moved by just
+the shift, 200 ms or more from the seam where the ends meet (they fade there, 5 ms each); a track too short to be out of
+time on both sides of the seam (by the shift, or by 800 ms) does not count at that shift. Beside each rate stands how
+many of the same frames are accepted with their own sound. A model that does not listen accepts as many frames with any
+sound."""
 
 
 def as_text(report: Report) -> str:
@@ -55,6 +61,8 @@ def title_of(report: Report) -> str:
     """Names data and model."""
     model = report["model"]
     kind = model["modality"] if model["modality"] != "audio_visual" else model["fusion"]
+    if "heads" in model:
+        kind += f", {model['heads']} head{'s' if model['heads'] != 1 else ''}, keys at {model['key_hz']} Hz"
     return f"{report['dataset']} / {report['split']}: {kind}, {model['parameters'] / 1e6:.2f} M parameters"
 
 
@@ -135,8 +143,10 @@ def _provenance(report: Report) -> str:
             f" {counts['in_sync_speaking_frames']} speaking frames, {counts['in_sync_groups']} sources",
             "- AP: VOC all-point interpolation over all face boxes, as AVA defines it; intervals: 95 %, bootstrap over"
             f" the sources, {report['resamples']} draws",
+            f"- dataset: {report['dataset']}, {report['split']}; {in_words(report['data'])}",
             f"- command: `{report['command']}`",
             f"- checkpoint: `{checkpoint['path']}`, epoch {checkpoint['epoch']}, sha256 `{checkpoint['sha256']}`",
+            *([f"- {encoders_in_words(report['encoders'])}"] if report["encoders"] else []),
             f"- seeds: training {report['seeds']['training']}, bootstrap {report['seeds']['bootstrap']}, offsets"
             f" {report['seeds']['offsets']}, damage the tracks' ids; on {report['device']}; "
             + ", ".join(f"{name} {version}" for name, version in versions.items()),

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import avfusion
 from avfusion.config import DataConfig
-from avfusion.training.run_folder import SKIPPED
+from avfusion.data.left_out import SKIPPED
 
 DESCRIBES = {
     "prepared": ("dataset.json", "tracks.csv", "labels/*.csv", "boxes/*.csv", "source_labels/*.csv"),

@@ -32,6 +32,7 @@ from avfusion.data.examples import Examples
 from avfusion.data.preload import render_ahead
 from avfusion.distributed import ALONE, World
 from avfusion.errors import AvfusionError, UsageError
+from avfusion.files import sha256_of
 from avfusion.models import build_model
 from avfusion.scoring import pick_device, score_tracks
 from avfusion.training.epoch_report import EpochReport
@@ -85,10 +86,14 @@ class Trainer:
         torch.manual_seed(config.run.seed)
         self.model = build_model(config.model, config.data.num_mels).to(self.device)
         found = world.broadcast(read_generation(self.checkpoints) if resume and world.is_main else None)
+        self._encoders: dict[str, str] | None = None  # where training started from, for the record
         if found is not None:
             load_weights(self.model, found[1]["model"], found[0])
+            self._encoders = found[1].get("encoders")
         elif config.train.encoders is not None:
-            load_encoders(self.model, Path(config.train.encoders))
+            path = Path(config.train.encoders)
+            load_encoders(self.model, path, config.data)
+            self._encoders = {"path": str(path), "sha256": sha256_of(path)}
         self.stepper = Stepper(self.model, config, self.device, self.total_steps, world)
         self.progress = Progress()
         if world.rank:
@@ -145,6 +150,11 @@ class Trainer:
     @property
     def _contrast_only(self) -> bool:
         return self.progress.epoch < self.contrastive_epochs
+
+    @property
+    def _started_from(self) -> dict[str, Any]:
+        """What checkpoints keep of the encoders that training started from."""
+        return {} if self._encoders is None else {"encoders": self._encoders}
 
     def _train_epoch(self, started: float) -> dict[str, float]:
         """The steps of an epoch that are still to do; returns how fast they went."""
@@ -203,7 +213,7 @@ class Trainer:
         self._log(numbers | {"epoch": progress.epoch, "seconds": progress.seconds})
         if is_best and self.world.is_main:
             # Before the state that knows of it: the best checkpoint must never be missing beside that.
-            state = {"progress": vars(progress), "wandb_id": self.logger and self.logger.wandb_id}
+            state = {"progress": vars(progress), "wandb_id": self.logger and self.logger.wandb_id, **self._started_from}
             averaged = {} if self.stepper.ema is None else {"ema": self.stepper.ema.model.state_dict()}
             save_checkpoint(self.checkpoints / "best.pt", self.model, self.config, {**state, **averaged})
         self._save()
@@ -252,6 +262,7 @@ class Trainer:
                 "plan": self.sampler.fingerprint(self.progress.epoch),
                 "wandb_id": self.logger.wandb_id,
                 "log_bytes": self.logger.log_bytes,
+                **self._started_from,
                 **self.stepper.state(),
             }
             save_generation(self.checkpoints, self.model, self.config, state)

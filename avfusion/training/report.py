@@ -8,7 +8,6 @@ rows of its corpus as they were annotated (``source_labels/<split>.csv``) is sco
 
 from __future__ import annotations
 
-import hashlib
 import json
 import platform
 import shlex
@@ -24,10 +23,12 @@ from numpy.typing import NDArray
 import avfusion
 from avfusion.alignment.pictures.write_clips import draw_clips
 from avfusion.alignment.table import wandb_columns, wandb_rows
-from avfusion.checkpoint import model_of, read_checkpoint
+from avfusion.checkpoint import encoders_record, model_of, read_checkpoint
 from avfusion.config import Config
 from avfusion.data.clips import ClipDataset
 from avfusion.data.examples import Examples
+from avfusion.data.identity import data_record
+from avfusion.data.left_out import read_skipped
 from avfusion.distributed import ALONE, World
 from avfusion.errors import AvfusionError
 from avfusion.evaluation.curve import draw_precision_recall, precision_recall
@@ -36,7 +37,8 @@ from avfusion.evaluation.report import evaluate, interval_record
 from avfusion.evaluation.roles import per_role, per_source, track_groups, track_roles, track_sources
 from avfusion.evaluation.source_rows import score_source_rows
 from avfusion.evaluation.subsets import PICTURE_WIDTH_PX, subset_rows, subsets
-from avfusion.files import whole_text_file
+from avfusion.evaluation.tables import interval, number
+from avfusion.files import sha256_of, whole_text_file
 from avfusion.models.losses import terms_on
 from avfusion.offsets import IN_SYNC_ROLES, offset_rows
 from avfusion.scoring import pick_device, score_tracks
@@ -46,7 +48,6 @@ from avfusion.training.log_rows import FINAL, FINAL_ROLE
 from avfusion.training.logger import RunLogger
 from avfusion.training.predictions import COLUMNS, prediction_rows
 from avfusion.training.report_text import as_markdown, as_text
-from avfusion.training.run_folder import read_skipped
 
 
 def report_run(
@@ -91,10 +92,12 @@ def report_run(
     report = {
         "dataset": dataset.name,
         "root": config.data.root if config.data.format != "synthetic" else None,
+        "data": data_record(config.data),
         "split": split,
         "device": str(device),
-        "checkpoint": {"path": str(checkpoint), "sha256": _sha256(checkpoint), "epoch": content["progress"]["epoch"]},
-        "command": shlex.join(command),
+        "checkpoint": {"path": str(checkpoint), "sha256": sha256_of(checkpoint), "epoch": content["progress"]["epoch"]},
+        "encoders": encoders_record(content, trained),
+        "command": shlex.join(["python", *command]),
         "seed": trained.run.seed,
         "versions": _versions(),
         "model": {"parameters": sum(p.numel() for p in model.parameters()), **_model_summary(trained)},
@@ -115,10 +118,10 @@ def report_run(
             report["source_rows_fault"] = str(error)
 
     json_path, md_path = run_dir / f"report{suffix}.json", run_dir / f"report{suffix}.md"
-    curve = _draw_curve(run_dir / f"precision_recall{suffix}.png", dataset.tracks, scores)
+    title, log = f"{dataset.name} / {split}", checkpoint.parent.parent / "log.jsonl"
+    curve = _draw_curve(run_dir / f"precision_recall{suffix}.png", dataset.tracks, scores, report["all"], title)
     _write(report, json_path, md_path, curve)  # what follows takes minutes and may be killed
     alignment_dir = run_dir / f"alignment{suffix}"
-    title, log = f"{dataset.name} / {split}", checkpoint.parent.parent / "log.jsonl"
     heads = report_heads(model, examples, config, device, alignment_dir, title, log)
     report |= heads.content
     pictures: list[Path] = []
@@ -191,13 +194,21 @@ def _joined(all_tracks: Sequence[FaceTrack], all_scores: Sequence[NDArray[np.flo
     return join(LabelTable.from_tracks(tracks), ScoreTable.from_tracks(tracks, [all_scores[i] for i in labelled]))
 
 
-def _draw_curve(path: Path, tracks: Sequence[FaceTrack], scores: Sequence[NDArray[np.float32]]) -> list[Path]:
+def _draw_curve(
+    path: Path,
+    tracks: Sequence[FaceTrack],
+    scores: Sequence[NDArray[np.float32]],
+    whole: dict[str, Any] | None,
+    title: str,
+) -> list[Path]:
     """Draws precision over recall where there are labels."""
     joined = _joined(tracks, scores)
-    if joined is None:
+    if joined is None or whole is None:
         return []
-    curve = {"this model": precision_recall(joined.speaking, joined.score)}
-    draw_precision_recall(path, curve, float(joined.speaking.mean()))
+    ends = whole["average_precision_interval"]
+    label = f"AP {number(whole['average_precision'])}" + (f" ({interval(ends)})" if ends else "")
+    curve = {label: precision_recall(joined.speaking, joined.score)}
+    draw_precision_recall(path, curve, float(joined.speaking.mean()), title)
     return [path]
 
 
@@ -258,10 +269,6 @@ def _model_summary(config: Config) -> dict[str, Any]:
         if fusion.kind == "cross_attention":
             summary |= {"heads": fusion.heads, "audio_bypass": fusion.audio_bypass}
     return summary
-
-
-def _sha256(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def _versions() -> dict[str, str]:

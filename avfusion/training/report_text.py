@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from avfusion.alignment.table import tables as head_tables
+from avfusion.checkpoint import encoders_in_words
+from avfusion.data.identity import in_words
 from avfusion.evaluation.score_text import subset_table, whole_table
 from avfusion.evaluation.tables import Table, interval, markdown_table, number, text_table
 
@@ -67,9 +69,8 @@ def _provenance(report: dict[str, Any]) -> str:
     lines = [
         f"- command: `{report['command']}`",
         f"- checkpoint: `{checkpoint['path']}`, epoch {checkpoint['epoch']}, sha256 `{checkpoint['sha256']}`",
-        f"- dataset: {report['dataset']}"
-        + (f" in `{report['root']}`" if report["root"] else "")
-        + f", {report['split']}",
+        f"- dataset: {report['dataset']}, {report['split']}; {in_words(report['data'])}",
+        *([f"- {encoders_in_words(report['encoders'])}"] if report["encoders"] else []),
         f"- seed {report['seed']}, device {report['device']}; "
         + ", ".join(f"{name} {version}" for name, version in versions.items()),
     ]
@@ -90,6 +91,10 @@ def _provenance(report: dict[str, Any]) -> str:
     if report["model"].get("audio_bypass"):
         lines.append("- sound also reaches the classifier around the attention: alignment maps need not explain scores")
     return "\n".join(lines)
+
+
+def _percent_interval(ends: Sequence[float] | None) -> str:
+    return "-" if ends is None else f"{100 * ends[0]:.1f}..{100 * ends[1]:.1f} %"
 
 
 def _tables(report: dict[str, Any]) -> list[Table]:
@@ -124,11 +129,12 @@ def _tables(report: dict[str, Any]) -> list[Table]:
         ),
         (
             "Each corpus by itself",
-            ["corpus", "AP", "chance", "AUROC", "95 %", "frames", "tracks"],
+            ["corpus", "AP", "95 %", "chance", "AUROC", "95 %", "frames", "tracks"],
             [
                 [
                     row["source"],
                     number(row["average_precision"]),
+                    interval(row["average_precision_interval"]),
                     number(row["chance"]),
                     number(row["auroc"]),
                     interval(row["auroc_interval"]),
@@ -161,11 +167,12 @@ def _tables(report: dict[str, Any]) -> list[Table]:
         tables.append(
             (
                 "Offset accuracy: sound moved by -8..8 frames found again within ±1 frame, searched over ±12",
-                ["corpus", "accuracy", "always 0", "median error", "clips"],
+                ["corpus", "accuracy", "95 %", "always 0", "median error", "clips"],
                 [
                     [
                         row["source"],
                         f"{100 * row['accuracy']:.1f} %",
+                        _percent_interval(row["accuracy_interval"]),
                         f"{100 * row['chance']:.0f} %",
                         f"{row['median_error_ms']:.0f} ms",
                         str(row["num_clips"]),

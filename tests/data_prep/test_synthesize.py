@@ -136,3 +136,20 @@ def test_scenes_in_all_are_as_many_as_asked_for(scenes: int):
     assert all(
         abs(counts[name] - share * scenes) < 2 for name, share in {"train": 0.7, "val": 0.1, "test": 0.2}.items()
     )
+
+
+def test_the_order_of_roles_makes_no_other_dataset_and_empty_names_are_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    asked = ["--scenes=2", "--splits=train=0.5,val=0.5", "--scene-s=1", "--crop-size=24"]
+    assert synthesize.main([str(tmp_path / "d"), *asked, "--roles=turns,solo"]) == 0
+    before = (tmp_path / "d" / "tracks.csv").read_bytes()
+    assert synthesize.main([str(tmp_path / "d"), *asked, "--roles=solo,turns"]) == 0
+    assert "is finished already" in capsys.readouterr().out
+    assert (tmp_path / "d" / "tracks.csv").read_bytes() == before
+    for roles, said in (("solo,", "a name is empty"), ("", "a name is empty"), ("slo", "'slo' is no role")):
+        assert synthesize.main([str(tmp_path / "new"), *asked, f"--roles={roles}"]) == 2
+        error = capsys.readouterr().err
+        assert f"error: --roles={roles}: {said}; expected some of solo, " in error
+        assert error.count("\n") == 1
+    assert not (tmp_path / "new").exists()

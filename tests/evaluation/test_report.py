@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from avfusion.errors import AvfusionError
+from avfusion.evaluation.bootstrap import percentile_interval, times_drawn
 from avfusion.evaluation.join import Joined
 from avfusion.evaluation.report import evaluate
+from avfusion.evaluation.roc import equal_error_rate, expected_calibration_error, false_positive_rate_at
 
 
 def make_joined(labels, scores, videos=None, entities=None):
@@ -39,7 +42,7 @@ def test_plain_case_by_hand():
     # a gap of 1 - score for P and of the score for N. From 0.95 down:
     gaps = [0.05, 0.1, 0.8, 0.75, 0.3, 0.25, 0.3, 0.8, 0.1, 0.05]
     assert report.expected_calibration_error == pytest.approx(sum(gaps) / 11, abs=1e-12)
-    assert report.notes == ()
+    assert report.notes == ("2 videos: an interval over so few says little",)
 
 
 def test_intervals_hold_the_extremes_of_two_videos():
@@ -57,7 +60,7 @@ def test_intervals_are_over_groups_where_they_are_known():
     joined = make_joined([1, 0] * 8, [0.9, 0.1] * 4 + [0.2, 0.8] * 4, videos=videos)
     keys = {(video, "e") for video in videos}
     by_video = evaluate(joined, 400, 0, dict.fromkeys(keys, ""))
-    assert by_video == evaluate(joined, 400)
+    assert replace(by_video, notes=()) == replace(evaluate(joined, 400), notes=())
     assert (by_video.num_videos, by_video.num_groups) == (8, 8)
     low, high = by_video.auroc_interval
     assert low > 0.0
@@ -109,3 +112,37 @@ def test_the_dictionary_survives_json():
     figures = report.to_dict()
     assert json.loads(json.dumps(figures, allow_nan=False)) == figures
     assert figures["average_precision_interval"] == list(report.average_precision_interval)
+
+
+def test_draws_without_negatives_do_not_flatter_the_whole_split_either():
+    # Video b has one perfect positive and no negative; of aa, ab and bb only the first two have an AUROC.
+    labels, scores = [0, 0, 1, 1], [0.9, 0.8, 0.7, 1.0]
+    report = evaluate(make_joined(labels, scores, videos=[*"aaab"]), resamples=300)
+    assert report.average_precision_interval == pytest.approx((1 / 3, 3 / 4))
+
+
+def test_every_figure_has_its_interval_from_the_same_draws():
+    rng = np.random.default_rng(2)
+    labels = rng.random(200) < 0.4
+    scores = np.round(1 / (1 + np.exp(-rng.normal(size=200) - 2 * labels)), 2)
+    videos = np.repeat([f"v{n}" for n in range(10)], 20)
+    report = evaluate(make_joined(labels, scores, videos=list(videos)), resamples=120, seed=3)
+    assert report.notes == ()
+    found = []
+    for drawn in times_drawn(10, 120, 3):
+        counts = np.repeat(drawn, 20)
+        repeated = np.repeat(labels, counts), np.repeat(scores, counts)
+        found.append([equal_error_rate(*repeated), false_positive_rate_at(*repeated)])
+        found[-1].append(expected_calibration_error(*repeated))
+    for values, name in zip(
+        np.transpose(found), ("equal_error_rate", "fpr_at_95_tpr", "expected_calibration_error"), strict=True
+    ):
+        assert getattr(report, f"{name}_interval") == pytest.approx(percentile_interval(values), abs=1e-12), name
+
+
+def test_few_videos_are_told_beside_the_interval():
+    for count, said in ((9, ("9 videos: an interval over so few says little",)), (10, ())):
+        videos = [f"v{n}" for n in range(count) for _ in range(2)]
+        joined = make_joined([1, 0] * count, [0.9, 0.1] * count, videos=videos)
+        assert evaluate(joined, 100).notes == said
+        assert evaluate(joined, 0).notes == ()

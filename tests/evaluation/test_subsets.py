@@ -119,7 +119,8 @@ def test_figures_of_a_subset_are_those_of_its_rows_alone():
             assert (row.average_precision, row.auroc, row.prevalence, row.reason) == (None, None, None, "no rows")
             continue
         held += 1
-        assert row.reason == ("" if row.num_groups > 1 else "one source: no interval")
+        few = f"{row.num_groups} sources: an interval over so few says little"
+        assert row.reason == (few if row.num_groups > 1 else "one source: no interval")
         whole = evaluate(alone, 60, 5)
         for name in ("average_precision", "average_precision_interval", "auroc", "auroc_interval", "prevalence"):
             assert getattr(row, name) == pytest.approx(getattr(whole, name), abs=1e-12), (row.name, name)

@@ -8,15 +8,18 @@ import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from avfusion.checkpoint import save_checkpoint
 from avfusion.config import Config
+from avfusion.data.clips import Skipped
+from avfusion.data.left_out import keep_skipped
 from avfusion.data.open import open_dataset
 from avfusion.errors import AvfusionError, run_command
 from avfusion.models import build_model
-from avfusion.robustness import command
+from avfusion.robustness import command, suite
 from avfusion.robustness.command import usable_clips
 from avfusion.robustness.conditions import FAMILIES
 from avfusion.training.run_folder import keep_config
@@ -66,6 +69,9 @@ def test_one_command_measures_writes_and_tells(run_dir: Path, call: Call, capsys
         assert (folder / name).stat().st_size > 2000
         assert str(folder / name) in out
     report = json.loads((folder / "robustness.json").read_text())
+    assert report["data"]["root"] is None
+    assert report["data"]["synthetic"]["val_scenes"] == 13
+    assert report["encoders"] is None
     assert [row["condition"] for row in report["rows"] if row["severity"] is None] == [
         "missing sound",
         "missing picture",
@@ -89,7 +95,9 @@ def test_one_command_measures_writes_and_tells(run_dir: Path, call: Call, capsys
         f"{clean:.4f}",
         "bootstrap 0",
         "torch ",
-        "synthetic / val",
+        "synthetic / val: cross_attention, 4 heads, keys at 100 Hz, ",
+        "val_scenes 13",
+        "`python eval.py ",
     ]
     said += [row["condition"] for row in [*report["rows"], *report["desync"]["rows"]]]
     for words in said:
@@ -128,6 +136,91 @@ def test_a_prepared_dataset_gives_the_same_with_workers_and_without_room(
     assert reports[0]["counts"]["in_sync_tracks"] == 5  # no roles: they speak in 16 of 31 frames
     longest, other = reports[0]["desync"]["rows"]
     assert (longest["false_accept_rate"], longest["num_frames"], other["num_frames"]) == (None, 0, 5 * 16)
+    assert report["data"]["name"] == "small"
+
+
+def test_a_moved_dataset_is_the_same_and_another_one_is_not(
+    tmp_path: Path,
+    call: Call,
+    monkeypatch: pytest.MonkeyPatch,
+    small_dataset: Callable[..., Path],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    data = small_dataset(tmp_path / "data", {"train": 2, "val": 5}, frames=31)
+    other = small_dataset(tmp_path / "other", {"train": 2, "val": 6}, frames=31)
+    run = a_run(tmp_path / "run", "--data.format=prepared", f"--data.root={data}", "--wandb.mode=disabled")
+    whole = command.all_conditions
+    monkeypatch.setattr(command, "all_conditions", lambda *a: whole(*a)[:2])
+    for asked in (["--suite=robustness"], []):
+        for out in ([], [f"--out={run}"]):
+            assert call(run, *asked, *out, f"--data.root={other}") == 2
+            assert "(other data.root): give --out=FOLDER" in capsys.readouterr().err
+    data.rename(tmp_path / "moved")
+    assert call(run, "--suite=robustness", f"--data.root={tmp_path / 'moved'}") == 0
+    assert json.loads((run / "robustness" / "robustness.json").read_text())["data"]["root"] == str(tmp_path / "moved")
+
+
+def test_tracks_that_the_run_left_out_stay_out(
+    tmp_path: Path, call: Call, monkeypatch: pytest.MonkeyPatch, small_dataset: Callable[..., Path]
+) -> None:
+    data = small_dataset(tmp_path / "data", {"train": 2, "val": 5}, frames=31)
+    config = ["--data.format=prepared", f"--data.root={data}", "--data.allow_missing=true"]
+    run = a_run(tmp_path / "run", *config)
+    left_out = Skipped(frozenset({("val2", "val2:1")}), 5, {"frozen": 1})  # its files are fine: only the run knows
+    keep_skipped(run, tiny_run(*config).data, {"val": left_out})
+    whole = command.all_conditions
+    monkeypatch.setattr(command, "all_conditions", lambda *a: whole(*a)[:2])
+    assert call(run, "--suite=robustness") == 0
+    report = json.loads((run / "robustness" / "robustness.json").read_text())
+    assert report["counts"]["tracks"] == 4
+    assert report["notes"][0] == "1 of 5 tracks could not be used"
+
+
+def test_ctrl_c_says_what_is_kept_and_a_moved_run_goes_on(
+    tmp_path: Path, call: Call, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = a_run(tmp_path / "run")
+    chosen = command.all_conditions
+    monkeypatch.setattr(command, "all_conditions", lambda *a: chosen(*a)[:5])
+    score, scored = suite.score_tracks, []
+
+    def three(*arguments: Any, label: str, **more: Any) -> Any:
+        if len(scored) == 3:
+            raise KeyboardInterrupt
+        scored.append(label)
+        return score(*arguments, label=label, **more)
+
+    monkeypatch.setattr(suite, "score_tracks", three)
+    assert call(run, "--suite=robustness") == 130
+    err = capsys.readouterr().err
+    line = f"3 of 5 conditions are kept; the same command goes on: python eval.py {run} --suite=robustness"
+    assert line in err.splitlines()
+    moved = run.rename(tmp_path / "elsewhere")
+    scored.clear()
+    monkeypatch.setattr(
+        suite, "score_tracks", lambda *a, label, **k: scored.append(label) or score(*a, label=label, **k)
+    )
+    assert call(moved, "--suite=robustness") == 0
+    assert scored[0] == "clean"
+    assert len(scored) == 1 + 2
+    assert "finished conditions" not in capsys.readouterr().err
+
+
+def test_other_settings_begin_anew_and_say_why(
+    tmp_path: Path, call: Call, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = a_run(tmp_path / "run")
+    chosen = command.all_conditions
+    monkeypatch.setattr(command, "all_conditions", lambda *a: chosen(*a)[:3])
+    write = command.write
+    monkeypatch.setattr(command, "write", lambda *a: (_ for _ in ()).throw(KeyboardInterrupt))
+    assert call(run, "--suite=robustness") == 130
+    monkeypatch.setattr(command, "write", write)
+    capsys.readouterr()
+    assert call(run, "--suite=robustness", "--report.bootstrap=7") == 0
+    err = capsys.readouterr().err
+    partial = run / "robustness" / "partial.json"
+    assert f"note: {partial}: 3 finished conditions are of another report.bootstrap: all is measured anew\n" in err
 
 
 @pytest.mark.parametrize(

@@ -33,8 +33,8 @@ def test_rates_by_hand() -> None:
         "num_tracks": 2,
         "num_groups": 2,
     }
-    hears = [np.arange(11) < 3, np.arange(11) >= 11]  # the second frame and the third of the first track
-    row = accepts.row(changed, hears)
+    counting = [np.arange(11) < 3, np.arange(11) >= 11]  # the second frame and the third of the first track
+    row = accepts.row(changed, counting)
     assert (row["false_accept_rate"], row["own_sound_rate"]) == (1.0, 0.5)
     assert (row["num_frames"], row["num_tracks"], row["num_groups"]) == (2, 1, 1)
 
@@ -64,11 +64,11 @@ def test_intervals_find_the_threshold_again_in_every_draw(part: bool) -> None:
     tracks = [a_track(f"v{i}", ones(n), group=g) for i, (n, g) in enumerate(zip(lengths, groups, strict=True))]
     own = [rng.normal(i / 3, 1, n).round(2) for i, n in enumerate(lengths)]
     other = [rng.normal(0, 1, n).round(2) for n in lengths]
-    hears = [np.arange(n) % 3 > 0 for n in lengths] if part else [ones(n) for n in lengths]
-    found = FalseAccepts(tracks, own, resamples=200).row(other, hears)["false_accept_rate_interval"]
+    counting = [np.arange(n) % 3 > 0 for n in lengths] if part else [ones(n) for n in lengths]
+    found = FalseAccepts(tracks, own, resamples=200).row(other, counting)["false_accept_rate_interval"]
 
     row_group = np.repeat([g or f"v{i}" for i, g in enumerate(groups)], lengths)
-    own_row, other_row, kept = (np.concatenate(x) for x in (own, other, hears))
+    own_row, other_row, kept = (np.concatenate(x) for x in (own, other, counting))
 
     def rate(weights: np.ndarray) -> float:
         times = weights.astype(int)

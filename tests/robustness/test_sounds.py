@@ -22,29 +22,47 @@ def a_clip(frames: int = 50) -> Clip:
     return Clip(np.zeros((frames, 24, 24), np.uint8), audio, np.ones(frames, bool))
 
 
-@pytest.mark.parametrize("shift_ms", [-400, -80, 0, 80, 400, 12.5])
-def test_a_shift_moves_every_sample(shift_ms: float) -> None:
-    clip = a_clip()
-    by = round(16 * shift_ms)
+@pytest.mark.parametrize("shift_ms", [-1600, -400, -80, 80, 400, 12.5, 1600])
+@pytest.mark.parametrize("frames", [42, 59, 60, 75])
+def test_all_that_is_heard_is_of_the_track_and_out_of_time(shift_ms: float, frames: int) -> None:
+    clip = a_clip(frames)
+    length, by = 640 * frames, round(16 * shift_ms)
     moved = Shifted(shift_ms)(clip, 0).audio
-    for sample in range(0, len(moved), 7):
-        source = sample - by
-        assert moved[sample] == (clip.audio[source] if 0 <= source < len(moved) else 0.0)
+    places = np.arange(length)
+    seam = np.minimum((places - by) % length, (by - 1 - places) % length) < 80  # 5 ms on both sides, faded
+    source = np.round(moved.astype(np.float64) * 1e5).astype(int) - 1  # each sample of the clip says where it is from
+    assert np.array_equal(source[~seam], ((places - by) % length)[~seam])
+    assert seam.sum() == 160
+    counting = np.flatnonzero(Shifted(shift_ms).counts(frames))
+    off_by_s = np.abs(places - source)[~seam] / 16000
+    if len(counting):  # then no frame of the track hears anything in time, wherever it listens
+        assert off_by_s.min() >= min(abs(shift_ms) / 1000, 0.8) - 1e-9
+    else:
+        assert off_by_s.min() < 0.8
+    own = (places.reshape(frames, 640) - source.reshape(frames, 640))[counting]
+    assert (own == by).all()
+    assert not seam.reshape(frames, 640)[counting].any()
 
 
 @pytest.mark.parametrize(
-    ("shift_ms", "first", "last"), [(0, 0, 50), (80, 2, 50), (-80, 0, 48), (100, 3, 50), (1600, 40, 50), (2000, 0, 0)]
+    ("shift_ms", "frames", "counting"),
+    [
+        (0, 50, range(50)),
+        (80, 50, range(7, 50)),  # two frames come in from the other end, and five are near the seam
+        (-80, 50, range(43)),
+        (100, 50, range(8, 50)),
+        (800, 40, range(25, 40)),  # 800 ms on either side of the seam
+        (800, 39, range(0)),
+        (1600, 75, range(45, 75)),
+        (1600, 60, range(45, 60)),
+        (-1600, 60, range(15)),
+        (1600, 59, range(0)),  # the other side is off by 760 ms
+        (2000, 50, range(0)),
+        (-9999, 50, range(0)),
+    ],
 )
-def test_frames_count_whose_sound_comes_from_inside(shift_ms: float, first: int, last: int) -> None:
-    hears = Shifted(shift_ms).hears(50)
-    assert np.flatnonzero(hears).tolist() == list(range(first, last))
-    heard = Shifted(shift_ms)(a_clip(), 0).audio.reshape(50, 640)
-    assert np.array_equal(hears, (heard != 0).all(axis=1))
-
-
-def test_a_shift_longer_than_the_track_leaves_silence() -> None:
-    for shift_ms in (2000, 2400, -2000, -9999):
-        assert not Shifted(shift_ms)(a_clip(), 0).audio.any()
+def test_frames_count_by_hand(shift_ms: float, frames: int, counting: range) -> None:
+    assert np.flatnonzero(Shifted(shift_ms).counts(frames)).tolist() == list(counting)
 
 
 def test_silence_is_silent() -> None:

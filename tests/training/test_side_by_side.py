@@ -22,6 +22,7 @@ from avfusion.checkpoint import save_checkpoint
 from avfusion.config import Config
 from avfusion.data.clips import Skipped
 from avfusion.data.examples import Examples
+from avfusion.data.identity import data_record
 from avfusion.data.open import open_dataset
 from avfusion.errors import AvfusionError, UsageError, run_command
 from avfusion.evaluation.average_precision import average_precision
@@ -57,9 +58,12 @@ def make_run(
     keep_config(config, folder)
     (folder / "scores").mkdir()
     write_scores(folder / "scores" / "val.csv", ScoreTable.from_tracks(tracks, scores))
+    if "data" not in more:
+        more["data"] = data_record(config.data)
     report = {
         "dataset": "synthetic",
         "root": None,
+        "encoders": None,
         "split": "val",
         "device": "cpu",
         "checkpoint": {"path": f"{folder}/checkpoints/best.pt", "sha256": "ab" * 32, "epoch": 2},
@@ -173,6 +177,14 @@ def test_roles_are_measured_as_their_reports_measure_them(
         assert difference["first"] == pytest.approx(expected[role]["average_precision"], abs=1e-12)
         assert difference["second"] == pytest.approx(of_first[role]["average_precision"], abs=1e-12)
         assert subset["prevalence"] == pytest.approx(expected[role]["chance"])
+        assert (subset["num_positive"], subset["positives"]) == (
+            expected[role]["num_positive_frames"],
+            expected[role]["positives"],
+        )
+    page = (made[1] / "comparison.md").read_text()
+    silent = next(subset for subset, _ in found.values() if subset["positives"] != "own")  # its tracks never speak
+    assert f"| {silent['num_positive']} ({silent['positives']}) |" in page
+    assert "by its own rows" not in page
     kinds = {subset["kind"] for subset in content["subsets"]}
     assert "corpus" not in kinds  # one corpus: the same rows as the whole
     assert "track length" not in kinds
@@ -220,8 +232,9 @@ def test_the_page_is_complete_alone(pair: tuple[Path, Path], made: tuple[dict[st
     page = (out / "comparison.md").read_text()
     counts = content["counts"]
     for part in (
-        "`eval.py weak strong`",
-        "dataset: synthetic, val",
+        "`python eval.py weak strong`",
+        "dataset: synthetic, val; synthetic talkers: ",
+        "seed 0",
         f"{counts['num_rows']} face boxes of which {counts['num_positive']} speak",
         "60 resamples, seed 0",
         "20 resamples, seed 0",  # of the reports
@@ -357,12 +370,27 @@ def test_labels_come_from_where_the_report_was_made(small_dataset: Callable[...,
     tracks = list(open_dataset(tiny_run("--data.format=prepared", f"--data.root={root}").data, "val").tracks)
     moved = ("--data.format=prepared", f"--data.root={tmp_path / 'gone'}")  # reported with --data.root=... later
     runs = [
-        make_run(tmp_path / name, scores_of(0.5, seed, tracks), *moved, tracks=tracks, dataset="small", root=str(root))
+        make_run(
+            tmp_path / name,
+            scores_of(0.5, seed, tracks),
+            *moved,
+            tracks=tracks,
+            dataset="small",
+            root=str(root),
+            data=data_record(tiny_run("--data.format=prepared", f"--data.root={root}").data),
+        )
         for seed, name in enumerate("ab")
     ]
     content = compared(tmp_path / "out", *runs, resamples=0)
     assert (content["root"], content["counts"]["num_positive"]) == (str(root), 2 * 15)
-    assert f"dataset: small in `{root}`, val" in (tmp_path / "out" / "comparison.md").read_text()
+    assert (
+        f"dataset: small, val; prepared in `{root}`: name small, scenes"
+        in (tmp_path / "out" / "comparison.md").read_text()
+    )
+    other = json.loads((runs[1] / "report.json").read_text())["data"] | {"scenes": "0123456789"}
+    change_report(runs[1], data=other)
+    with pytest.raises(UsageError, match=r"the scenes of the dataset is '\w{10}' in the first and '0123456789' in"):
+        compare_runs(runs, None)
 
 
 def test_more_runs_than_colours_are_all_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -376,6 +404,8 @@ def test_more_runs_than_colours_are_all_drawn(tmp_path: Path, monkeypatch: pytes
     curves, points = figures[0].axes
     looks = {(line.get_color(), line.get_linestyle()) for line in curves.lines[:9]}
     assert len(looks) == 9
+    assert len({line.get_linestyle() for line in curves.lines[:4]}) == 4  # of the same curve each shows below another
+    assert [text.get_text() for text in curves.get_legend().get_texts()][:9] == [run.name for run in runs]
     assert [text.get_text() for text in points.get_yticklabels()] == [run.name for run in runs]
     assert [line.get_xdata()[0] for line in points.lines[1::2]] == [run.average_precision for run in runs]
 
@@ -426,3 +456,17 @@ def run_eval(monkeypatch: pytest.MonkeyPatch, arguments: list[str]) -> int:
     spec.loader.exec_module(module)
     monkeypatch.setattr(sys, "argv", ["eval.py", *arguments])
     return run_command(module.main)
+
+
+def test_offset_accuracy_has_its_interval_and_encoders_are_named(tmp_path: Path) -> None:
+    row = {"source": "all", "accuracy": 0.5, "accuracy_interval": [0.25, 0.75]}
+    encoders = {"path": "pre/best.pt", "sha256": "cd" * 32}
+    a = make_run(tmp_path / "a", scores_of(0.2, 1), offset_accuracy=[row], encoders=encoders)
+    b = make_run(tmp_path / "b", scores_of(0.2, 2), offset_accuracy=[row | {"accuracy_interval": None}])
+    content = compared(tmp_path / "out", a, b, resamples=0)
+    assert [run["offset_accuracy_interval"] for run in content["runs"]] == [[0.25, 0.75], None]
+    page = (tmp_path / "out" / "comparison.md").read_text()
+    assert "| 0.5000 | 0.250..0.750 |" in page
+    assert "| 0.5000 | - |" in page
+    assert f"encoders trained on from `pre/best.pt`, sha256 `{'cd' * 32}`" in page
+    assert [run["encoders"] for run in content["runs"]] == [encoders, None]

@@ -28,7 +28,7 @@ def read_identities(path: str | os.PathLike[str]) -> dict[FaceKey, str]:
         with open(path, encoding="utf-8-sig", newline="") as file:
             reader = csv.reader(file)
             for row in reader:
-                if not any(row) or (not speakers and row == COLUMNS):
+                if not any(row) or (not speakers and [cell.strip().lower() for cell in row] == COLUMNS):
                     continue
                 if len(row) != 3 or not all(cell.strip() for cell in row) or set(row) == set(COLUMNS):
                     raise AvfusionError(

@@ -51,11 +51,19 @@ def read_rttm(path: str | os.PathLike[str]) -> list[Turn]:
     Raises:
         AvfusionError: the file cannot be read, the folder has none, or a SPEAKER line is wrong.
     """
-    source = Path(path)
-    files = sorted(source.glob("*.rttm")) if source.is_dir() else [source]
+    return [turn for file in rttm_files(Path(path)) for turn in _turns(file)]
+
+
+def rttm_files(path: Path) -> list[Path]:
+    """The file itself, or the ``.rttm`` files of a folder in order of their names.
+
+    Raises:
+        AvfusionError: the folder has none.
+    """
+    files = sorted(path.glob("*.rttm")) if path.is_dir() else [path]
     if not files:
-        raise AvfusionError(f"{source}: no .rttm file in this folder, expected one or more")
-    return [turn for file in files for turn in _turns(file)]
+        raise AvfusionError(f"{path}: no .rttm file in this folder, expected one or more")
+    return files
 
 
 def write_rttm(path: str | os.PathLike[str], turns: Iterable[Turn]) -> None:

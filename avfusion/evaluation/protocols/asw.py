@@ -17,7 +17,6 @@ Speaker Detection with Audio-visual Cues (2023), github.com/Jiang-Yidi/TS-TalkNe
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -25,18 +24,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from avfusion.errors import AvfusionError
-from avfusion.evaluation.average_precision import average_precision
-from avfusion.evaluation.bootstrap import bootstrap_interval, figures_of_resamples, percentile_interval
+from avfusion.evaluation.bootstrap import few_groups
+from avfusion.evaluation.figures import figures_of, why_no_figures
 from avfusion.evaluation.groups import group_index
 from avfusion.evaluation.protocols.asw_labels import AswLabels
 from avfusion.evaluation.protocols.score_checks import refuse_duplicates
-from avfusion.evaluation.ranking import Ranking
-from avfusion.evaluation.roc import auroc, equal_error_rate, equal_error_rate_of
 from avfusion.evaluation.source_rows import FARTHEST_MS, nearest_frames
 from avfusion.tracks import FaceTable, LabelTable, ScoreTable
 
 Interval = tuple[float, float]
 _NAMED = 3
+_FIGURES = ("average_precision", "auroc", "equal_error_rate")
 
 
 @dataclass(frozen=True)
@@ -108,20 +106,23 @@ def evaluate_asw(labels: AswLabels, scores: ScoreTable, resamples: int = 1000) -
         raise AvfusionError(f"{labels.evaluated.path}: no evaluated row in the videos with scores, expected some")
     taken = _scores_of(rows, scores)
     score, speaking, videos = scores.score[taken], rows.speaking, rows.video_id
-    drawn = figures_of_resamples(videos, [Ranking(speaking, score)], resamples)[:, 0]
+    reason = why_no_figures(speaking)
+    if reason:
+        raise AvfusionError(
+            f"{labels.evaluated.path}: {reason} among the {len(rows)} evaluated rows, expected rows of both kinds: "
+            "check the labels, or score other videos"
+        )
+    figures = figures_of(speaking, score, videos, resamples, seed=0)
     num_videos = len(group_index(videos)[1])
     notes = ["one video: no intervals"] if num_videos == 1 else []
+    few = few_groups(num_videos)
+    notes += [few] if few and resamples else []
     if absent:
         named = ", ".join(absent[:_NAMED]) + (", ..." if len(absent) > _NAMED else "")
         notes.append(f"{len(absent)} of {len(labels.video_ids)} labelled videos have no scores, left out: {named}")
 
     return AswReport(
-        average_precision=average_precision(speaking, score),
-        average_precision_interval=percentile_interval(drawn[:, 0]),
-        auroc=auroc(speaking, score),
-        auroc_interval=percentile_interval(drawn[:, 1]),
-        equal_error_rate=equal_error_rate(speaking, score),
-        equal_error_rate_interval=bootstrap_interval(videos, weighted_equal_error_rate(speaking, score), resamples),
+        **{name: figures[name] for figure in _FIGURES for name in (figure, f"{figure}_interval")},
         prevalence=float(speaking.mean()),
         num_rows=len(rows),
         num_positive=int(speaking.sum()),
@@ -132,29 +133,6 @@ def evaluate_asw(labels: AswLabels, scores: ScoreTable, resamples: int = 1000) -
         videos_without_scores=absent,
         notes=notes,
     )
-
-
-def weighted_equal_error_rate(
-    labels: NDArray[np.bool_], scores: NDArray[np.float64]
-) -> Callable[[NDArray[np.float64]], float]:
-    """The EER of :func:`~avfusion.evaluation.roc.equal_error_rate` as a function of how often each row counts.
-
-    Returns:
-        Takes ``(N,)`` weights; NaN where no positive or no negative counts.
-    """
-    order = np.argsort(-scores, kind="stable")
-    positive, falling = labels[order], scores[order]
-    last_of_tie = np.flatnonzero(np.append(falling[1:] != falling[:-1], True))
-
-    def figure(weights: NDArray[np.float64]) -> float:
-        counts = weights[order]
-        accepted = np.cumsum(np.where(positive, counts, 0.0))[last_of_tie]
-        wrong = np.cumsum(np.where(positive, 0.0, counts))[last_of_tie]
-        if accepted[-1] == 0 or wrong[-1] == 0:
-            return float("nan")
-        return equal_error_rate_of(np.append(0.0, wrong / wrong[-1]), np.append(0.0, accepted / accepted[-1]))
-
-    return figure
 
 
 def _of_videos(labels: LabelTable, videos: set[str]) -> LabelTable:

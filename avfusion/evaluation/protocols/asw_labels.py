@@ -46,7 +46,7 @@ class AswLabels:
 
 
 def read_asw(path: Path) -> AswLabels:
-    """Reads the JSON of one video, all of a folder, or those that a ``.list`` of the repository names.
+    """Reads the JSON of one video, all of a folder (or of ``json`` in it), or those that a ``.list`` of it names.
 
     Raises:
         AvfusionError: nothing to read, or a file, track or row that is wrong.
@@ -90,9 +90,10 @@ def _flags(values: list[bool]) -> NDArray[np.bool_]:
 
 def _files(path: Path) -> list[Path]:
     if path.is_dir():
-        files = sorted(file for file in path.iterdir() if file.suffix == ".json" and file.is_file())
+        folder = path / "json" if (path / "json").is_dir() else path
+        files = sorted(file for file in folder.iterdir() if file.suffix == ".json" and file.is_file())
         if not files:
-            raise AvfusionError(f"{path}: no .json file in this folder, expected one for each video of ASW")
+            raise AvfusionError(f"{folder}: no .json file in this folder, expected one for each video of ASW")
         return files
     if not path.is_file():
         raise AvfusionError(f"{path}: no such file or folder, expected ASW's labels: a JSON a video, or a .list")

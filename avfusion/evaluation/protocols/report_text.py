@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
 from typing import Any
 
+from avfusion.errors import one_line
+from avfusion.evaluation.record import record_lines
 from avfusion.evaluation.tables import Table, bullets, interval, markdown_table, number, percent, text_table
 
 _EXPLAINED = {
@@ -19,7 +20,7 @@ _EXPLAINED = {
 
 def as_text(report: dict[str, Any]) -> str:
     """The tables of a report for the terminal."""
-    notes = report["figures"]["notes"]
+    notes = [one_line(note) for note in report["figures"]["notes"]]
     parts = [f"\n{_title(report)}", *map(text_table, _tables(report)), *(["\n".join(notes)] if notes else [])]
     return "\n\n".join(parts) + "\n"
 
@@ -27,29 +28,24 @@ def as_text(report: dict[str, Any]) -> str:
 def as_markdown(report: dict[str, Any]) -> str:
     """The whole of ``report.md``."""
     notes = report["figures"]["notes"]
-    parts = [f"# {_title(report)}", _provenance(report), _EXPLAINED[report["protocol"]]]
+    parts = [f"# {_title(report)}", bullets(_provenance(report)), _EXPLAINED[report["protocol"]]]
     parts += [*map(markdown_table, _tables(report)), *([bullets(notes)] if notes else [])]
     return "\n\n".join(parts) + "\n"
 
 
 def _title(report: dict[str, Any]) -> str:
-    return {"asw": "ASW", "columbia": "Columbia"}[report["protocol"]] + f": {report['scores']['path']}"
+    name = {"asw": "ASW", "columbia": "Columbia"}[report["protocol"]]
+    return f"{name}: {one_line(report['files']['scores']['path'])}"
 
 
-def _provenance(report: dict[str, Any]) -> str:
-    scores, labels, intervals = report["scores"], report["labels"], report["intervals"]
-    hashes = labels["sha256"]
-    all_of_them = hashlib.sha256("".join(f"{name} {found}\n" for name, found in hashes.items()).encode()).hexdigest()
-    return "\n".join(
-        [
-            f"- command: `{report['command']}`",
-            f"- scores: `{scores['path']}`, {scores['rows']} rows, sha256 `{scores['sha256'][:16]}`",
-            f"- labels: `{labels['path']}`, {len(hashes)} files, sha256 of their names and sha256 `{all_of_them[:16]}`",
-            f"- intervals: {100 * intervals['level']:.0f} %, {intervals['kind']} over {intervals['of']}, "
-            f"{intervals['resamples']} resamples, seed {intervals['seed']}",
-            "- " + ", ".join(f"{name} {version}" for name, version in report["versions"].items()),
-        ]
-    )
+def _provenance(report: dict[str, Any]) -> list[str]:
+    intervals = report["intervals"]
+    return [
+        *record_lines(report),
+        f"{report['num_score_rows']} score rows",
+        f"intervals: {100 * intervals['level']:.0f} %, {intervals['kind']}, {intervals['num_drawn']} "
+        f"{intervals['drawn']} drawn with replacement, {intervals['resamples']} resamples, seed {intervals['seed']}",
+    ]
 
 
 def _tables(report: dict[str, Any]) -> list[Table]:

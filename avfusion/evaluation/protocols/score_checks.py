@@ -5,10 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from avfusion.errors import AvfusionError
+from avfusion.evaluation.boxes import RANGE, in_fractions
 from avfusion.evaluation.groups import group_index
 from avfusion.tracks import ScoreTable
-
-_BEYOND = 1.0  # faces reach over the border; a corner more than one picture outside it is no fraction
 
 
 def refuse_duplicates(scores: ScoreTable) -> None:
@@ -47,13 +46,18 @@ def refuse_pixels(scores: ScoreTable) -> None:
     """Wants boxes as fractions of the picture.
 
     Raises:
-        AvfusionError: a box lies far outside the picture, or has its corners the wrong way round.
+        AvfusionError: there are no boxes, or one lies far outside the picture or has its corners the wrong way round.
     """
     boxes = scores.boxes_xyxy
-    wrong = ((boxes < -_BEYOND) | (boxes > 1 + _BEYOND)).any(axis=1) | (boxes[:, 2:] < boxes[:, :2]).any(axis=1)
+    if np.isnan(boxes).any():
+        raise AvfusionError(
+            f"{scores.path}: no boxes, expected entity_box_x1, entity_box_y1, entity_box_x2, entity_box_y2: by these "
+            "rules an annotated face is found by its box"
+        )
+    wrong = ~in_fractions(boxes) | (boxes[:, 2:] < boxes[:, :2]).any(axis=1)
     if wrong.any():
         row = int(wrong.argmax())
         raise AvfusionError(
             f"{scores.path}: the box of {scores.row_name(row)} is {boxes[row].tolist()} ({int(wrong.sum())} such "
-            f"rows), expected x1, y1, x2, y2 as fractions of the picture ({-_BEYOND:g}..{1 + _BEYOND:g}), not pixels"
+            f"rows), expected {RANGE}"
         )

@@ -6,7 +6,6 @@ how far each run is from the first, on the same drawn groups of tracks.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import platform
 import shlex
@@ -22,7 +21,7 @@ import avfusion
 from avfusion.config import Config, with_overrides
 from avfusion.errors import UsageError
 from avfusion.evaluation.curve import precision_recall
-from avfusion.files import whole_text_file
+from avfusion.files import sha256_of, whole_text_file
 from avfusion.training.side_by_side.measures import SEED, differences, seed_rows, settings_that_differ
 from avfusion.training.side_by_side.picture import DrawnRun, draw_runs
 from avfusion.training.side_by_side.runs import AVERAGE_PRECISION, COUNTS, Run, command_for, read_runs
@@ -74,8 +73,9 @@ def _compared(runs: Sequence[Run], rows: SameRows, split: str, resamples: int) -
     return {
         "dataset": first.dataset,
         "root": first.root,
+        "data": dict(first.data),
         "split": split,
-        "command": shlex.join(sys.argv),
+        "command": shlex.join(["python", *sys.argv]),
         "versions": {"avfusion": avfusion.__version__, "numpy": np.__version__, "python": platform.python_version()},
         "counts": {**{count: first.counts[count] for count in COUNTS}, "prevalence": prevalence},
         "intervals": {
@@ -106,8 +106,11 @@ def _record(run: Run) -> dict[str, Any]:
         "checkpoint": asdict(run.checkpoint),
         "figures": dict(run.figures),
         "interval": run.interval,
+        "offset_accuracy_interval": run.offset_interval,
         "intervals": {"resamples": run.resamples, "seed": run.bootstrap_seed},
         "root": run.root,
+        "data": dict(run.data),
+        "encoders": run.encoders,
         "device": run.device,
         "command": run.command,
         "versions": dict(run.versions),
@@ -123,7 +126,7 @@ def _notes(runs: Sequence[Run], rows: SameRows, split: str) -> list[str]:
         notes.append(f"{split} also chose the best epoch of {which}: a split that chose nothing is the fairer test")
     for run in runs:
         path = run.folder / "checkpoints" / Path(run.checkpoint.path).name
-        if path.is_file() and _sha256(path) != run.checkpoint.sha256:
+        if path.is_file() and sha256_of(path) != run.checkpoint.sha256:
             notes.append(
                 f"{run.name}: {path} has changed since its report was made; `{command_for(run.folder, split)}` makes"
                 " the report of the new one"
@@ -164,11 +167,3 @@ def _write(content: dict[str, Any], runs: Sequence[Run], rows: SameRows, out: Pa
     with whole_text_file(markdown) as file:
         file.write(as_markdown(content, picture.name))
     return [markdown, numbers, picture]
-
-
-def _sha256(path: Path) -> str:
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while block := file.read(1 << 20):
-            digest.update(block)
-    return digest.hexdigest()

@@ -17,7 +17,7 @@ from avfusion.config import Scalar
 from avfusion.evaluation.groups import independent_groups, names_of_faces
 from avfusion.evaluation.join import Joined
 from avfusion.evaluation.paired import paired_rows
-from avfusion.evaluation.roles import role_selections, track_groups, track_roles, track_sources
+from avfusion.evaluation.roles import OWN, role_selections, track_groups, track_roles, track_sources
 from avfusion.evaluation.seeds import difference_over_seeds, mean_over_seeds
 from avfusion.evaluation.subsets import Subset, subsets
 from avfusion.offsets import IN_SYNC_ROLES
@@ -45,18 +45,23 @@ def differences(runs: Sequence[Run], rows: SameRows, resamples: int) -> dict[str
         resamples: bootstrap resamples of the groups; 0 for no intervals.
 
     Returns:
-        ``subsets``: kind, name and counts of each subset; ``of_run``: name of a run to its rows
+        ``subsets``: kind, name and counts of each subset, and whose speaking rows are in it (its own, or those of the
+        roles named, which count in ``num_positive``); ``of_run``: name of a run to its rows
         (:class:`~avfusion.evaluation.paired.PairedRow`), those of all rows first, then in the order of the subsets.
     """
     base = rows.joined[0]
     groups = independent_groups(base.video_id, base.entity_id, track_groups(rows.tracks))
     chosen = telling_subsets(base, rows.tracks)
+    beside = {of.role: of.positives for of in role_selections(base, track_roles(rows.tracks), IN_SYNC_ROLES)}
     of_run = {
         run.name: paired_rows(base.speaking, joined.score, base.score, groups, chosen, resamples=resamples, seed=SEED)
         for run, joined in zip(runs[1:], rows.joined[1:], strict=True)
     }
     return {
-        "subsets": [_counts(subset, base) for subset in chosen],
+        "subsets": [
+            {**_counts(subset, base), "positives": beside[subset.name] if subset.kind == ROLE else OWN}
+            for subset in chosen
+        ],
         "of_run": {name: [row.to_dict() for row in found] for name, found in of_run.items()},
     }
 

@@ -1,6 +1,7 @@
 """The picture of a comparison: precision over recall of all runs in one axes, and their AP with intervals beside it.
 
-Colour and line style name a run in both; the names stand at the points of the AP.
+Colour and line style name a run in both, so that curves which lie on one another can be told apart; the names stand in
+the legend and at the points of the AP.
 """
 
 from __future__ import annotations
@@ -11,7 +12,8 @@ from pathlib import Path
 
 from avfusion.files import whole_file
 
-# Told apart by colour-blind readers (Okabe-Ito, without its yellow); more runs than colours get another line style.
+# Told apart by colour-blind readers (Okabe-Ito, without its yellow). The styles change with every run too: a dashed
+# curve shows the one below it in its gaps.
 _COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 _LINES = ("-", "--", ":", "-.")
 
@@ -50,14 +52,16 @@ def draw_runs(path: Path, runs: Sequence[DrawnRun], prevalence: float, title: st
     figure.suptitle(title, fontsize=11, weight="bold", parse_math=False)
     curves, points = figure.subplots(1, 2)
     for place, run in enumerate(runs):
-        color, line = _COLORS[place % len(_COLORS)], _LINES[place // len(_COLORS) % len(_LINES)]
-        curves.plot(*zip(*run.curve, strict=True), color=color, linestyle=line, linewidth=1.6)
+        color, line = _COLORS[place % len(_COLORS)], _LINES[place % len(_LINES)]
+        curves.plot(*zip(*run.curve, strict=True), color=color, linestyle=line, linewidth=1.6, label=run.name)
         if run.interval is not None:
             points.plot(run.interval, [place, place], color=color, linestyle=line, linewidth=1.6, marker="|")
         points.plot([run.average_precision], [place], color=color, marker="o", markersize=6)
-    curves.axhline(prevalence, color="#7A7A7A", linewidth=1, linestyle="--", label=f"constant score, {prevalence:.3f}")
+    curves.axhline(prevalence, color="#7A7A7A", linewidth=0.8, label=f"constant score, {prevalence:.3f}")
     curves.set(xlim=(0, 1), ylim=(0, 1.01), xlabel="recall", ylabel="precision")
-    curves.legend(loc="lower left", fontsize=8)
+    legend = curves.legend(loc="lower left", fontsize=8, title="AP takes the envelope of the curve", title_fontsize=7)
+    for name in legend.get_texts():
+        name.set_parse_math(False)
     points.set_yticks(range(len(runs)), [run.name for run in runs], parse_math=False)
     points.set_ylim(len(runs) - 0.4, -0.6)
     points.set_xlabel("AP, 95 % interval")

@@ -46,6 +46,8 @@ class Run:
         config: its ``config.yaml``.
         dataset: name of the dataset that was scored.
         root: its folder; None for synthetic talkers.
+        data: what the dataset is known by, see :func:`avfusion.data.identity.data_record`.
+        encoders: the checkpoint whose encoders the training started from; None without one.
         seed: of the training.
         device: that scored.
         command: that made the report.
@@ -56,6 +58,7 @@ class Run:
         figures: :data:`FIGURES`, :data:`OFFSET_ACCURACY` and :data:`AS_ANNOTATED`, in 0..1; None where the report has
             none.
         interval: 95 % bootstrap interval of the AP; None where there is none.
+        offset_interval: of the offset accuracy, over clips; None where there is none.
         resamples: behind the interval.
         bootstrap_seed: of the interval.
         counts: :data:`COUNTS` of the labelled rows.
@@ -67,6 +70,8 @@ class Run:
     config: Config
     dataset: str
     root: str | None
+    data: Mapping[str, Any]
+    encoders: Mapping[str, Any] | None
     seed: int
     device: str
     command: str
@@ -76,6 +81,7 @@ class Run:
     parameters: int
     figures: Mapping[str, float | None]
     interval: Interval | None
+    offset_interval: Interval | None
     resamples: int
     bootstrap_seed: int
     counts: Mapping[str, int]
@@ -168,17 +174,18 @@ def _described(report: dict[str, Any]) -> dict[str, Any]:
         ValueError: a figure is not finite.
     """
     whole, checkpoint, intervals = report["all"], report["checkpoint"], report["intervals"]
-    offsets = [row["accuracy"] for row in report.get("offset_accuracy", ()) if row["source"] == "all"]
+    offsets = [row for row in report.get("offset_accuracy", ()) if row["source"] == "all"]
     annotated = report.get("source_rows") or {}
     figures = {figure: _number(whole[figure]) for figure in FIGURES}
     if figures[AVERAGE_PRECISION] is None:
         raise ValueError("it has no AP")
-    figures[OFFSET_ACCURACY] = _number(offsets[0]) if offsets else None
+    figures[OFFSET_ACCURACY] = _number(offsets[0]["accuracy"]) if offsets else None
     figures[AS_ANNOTATED] = _number(annotated["average_precision"]) if annotated else None
-    ends = whole[f"{AVERAGE_PRECISION}_interval"]
     return {
         "dataset": str(report["dataset"]),
         "root": None if report["root"] is None else str(report["root"]),
+        "data": dict(report["data"]),
+        "encoders": None if report["encoders"] is None else dict(report["encoders"]),
         "seed": int(report["seed"]),
         "device": str(report["device"]),
         "command": str(report["command"]),
@@ -187,7 +194,8 @@ def _described(report: dict[str, Any]) -> dict[str, Any]:
         "model": _in_words(report["model"]),
         "parameters": int(report["model"]["parameters"]),
         "figures": figures,
-        "interval": None if ends is None else (float(ends[0]), float(ends[1])),
+        "interval": _ends(whole[f"{AVERAGE_PRECISION}_interval"]),
+        "offset_interval": _ends(offsets[0]["accuracy_interval"]) if offsets else None,
         "resamples": int(intervals["resamples"]),
         "bootstrap_seed": int(intervals["seed"]),
         "counts": {count: int(whole[count]) for count in COUNTS},
@@ -199,6 +207,10 @@ def _in_words(model: dict[str, Any]) -> str:
         return f"{model['modality']} only"
     heads = "" if "heads" not in model else f", {model['heads']} head{'s' if model['heads'] != 1 else ''}"
     return f"{model['fusion']}{heads}{', audio bypass' if model.get('audio_bypass') else ''}"
+
+
+def _ends(interval: Any) -> Interval | None:
+    return None if interval is None else (float(interval[0]), float(interval[1]))
 
 
 def _number(value: Any) -> float | None:

@@ -11,13 +11,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from avfusion.data.left_out import read_skipped
 from avfusion.data.open import open_dataset
 from avfusion.errors import AvfusionError, UsageError
 from avfusion.evaluation.groups import group_index
 from avfusion.evaluation.join import Joined, join
 from avfusion.evaluation.ranking import Ranking
 from avfusion.tracks import FaceTrack, LabelTable, ScoreTable
-from avfusion.training.run_folder import read_skipped
 from avfusion.training.side_by_side.runs import AVERAGE_PRECISION, COUNTS, Run, command_for
 
 _SAME_AP = 1e-9
@@ -97,6 +97,9 @@ def _what_must_agree(first: Run, run: Run) -> list[tuple[str, object, object]]:
             (f"data.synthetic.{key}", getattr(ours.synthetic, key), getattr(theirs.synthetic, key))
             for key in _SYNTHETIC
         ]
+    agree += [
+        (f"the {key} of the dataset", first.data.get(key), run.data.get(key)) for key in ("scenes", "settings", "table")
+    ]
     return agree + [(f"{count} of the report", first.counts[count], run.counts[count]) for count in COUNTS]
 
 

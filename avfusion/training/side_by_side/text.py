@@ -6,6 +6,8 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from avfusion.checkpoint import encoders_in_words
+from avfusion.data.identity import in_words
 from avfusion.evaluation.paired import WHOLE
 from avfusion.evaluation.tables import Table, bullets, interval, markdown_table, number, percent, text_table
 from avfusion.training.side_by_side.runs import AS_ANNOTATED, FIGURES, OFFSET_ACCURACY
@@ -40,7 +42,7 @@ def _provenance(content: dict[str, Any]) -> list[str]:
     counts, drawn = content["counts"], content["intervals"]
     return [
         f"command: `{content['command']}`",
-        f"dataset: {content['dataset']}{_in_folder(content['root'])}, {content['split']}",
+        f"dataset: {content['dataset']}, {content['split']}; {in_words(content['data'])}",
         f"{counts['num_rows']} face boxes of which {counts['num_positive']} speak audibly"
         f" ({percent(counts['prevalence'])}, the AP of a constant score); {counts['num_tracks']} tracks,"
         f" {counts['num_videos']} videos, {counts['num_groups']} independent sources",
@@ -59,6 +61,7 @@ def _source(run: dict[str, Any]) -> str:
         f"{run['name']}: folder `{run['folder']}`; checkpoint `{checkpoint['path']}`, epoch {checkpoint['epoch']},"
         f" sha256 `{checkpoint['sha256']}`; seed {run['seed']}; {run['model']}, {run['parameters']} parameters; scored"
         f"{_in_folder(run['root'])} on {run['device']} with {_versions(run['versions'])} by `{run['command']}`;"
+        f"{' ' + encoders_in_words(run['encoders']) + ';' if run['encoders'] else ''}"
         f" interval of its AP: {of_report['resamples']} resamples, seed {of_report['seed']}"
     )
 
@@ -84,13 +87,13 @@ def _tables(content: dict[str, Any]) -> list[Table]:
 
 
 def _figures_table(runs: Sequence[dict[str, Any]]) -> Table:
-    more = [
-        (name, figure)
-        for name, figure in (("offset accuracy", OFFSET_ACCURACY), ("AP, rows as annotated", AS_ANNOTATED))
-        if any(run["figures"][figure] is not None for run in runs)
-    ]
+    offsets, annotated = (
+        any(run["figures"][figure] is not None for run in runs) for figure in (OFFSET_ACCURACY, AS_ANNOTATED)
+    )
     ap, *others = _FIGURE_NAMES
-    header = ["run", "model", "parameters", "epoch", "seed", ap, "95 %", *others, *(name for name, _ in more)]
+    header = ["run", "model", "parameters", "epoch", "seed", ap, "95 %", *others]
+    header += ["offset accuracy", "95 %, over clips"] if offsets else []
+    header += ["AP, rows as annotated"] if annotated else []
     rows = [
         [
             run["name"],
@@ -100,7 +103,9 @@ def _figures_table(runs: Sequence[dict[str, Any]]) -> Table:
             str(run["seed"]),
             number(run["figures"][FIGURES[0]]),
             interval(run["interval"]),
-            *(number(run["figures"][figure]) for figure in (*FIGURES[1:], *(figure for _, figure in more))),
+            *(number(run["figures"][figure]) for figure in FIGURES[1:]),
+            *([number(run["figures"][OFFSET_ACCURACY]), interval(run["offset_accuracy_interval"])] if offsets else []),
+            *([number(run["figures"][AS_ANNOTATED])] if annotated else []),
         ]
         for run in runs
     ]
@@ -138,7 +143,8 @@ def _seed_table(rows: Sequence[dict[str, Any]]) -> Table:
 
 def _subset_table(content: dict[str, Any]) -> Table:
     others = list(content["differences"])
-    header = ["by", "subset", "speaking", "boxes", "tracks", "sources", content["first"], *others]
+    names = ["by", "subset", "speaking", "boxes", "tracks", "sources", "positives"]
+    header = [*names, content["first"], *others]
     body = []
     for index, subset in enumerate(content["subsets"]):
         rows = [content["differences"][name][index + 1] for name in others]  # all rows come first
@@ -147,11 +153,15 @@ def _subset_table(content: dict[str, Any]) -> Table:
             [
                 *(subset["kind"], subset["name"], percent(subset["prevalence"]), str(subset["num_rows"])),
                 *(str(subset["num_tracks"]), str(rows[0]["num_groups"])),
+                f"{subset['num_positive']} ({subset['positives']})",
                 number(found[0]["second"] if found[0] else None),
                 *(_marked(one) for one in found),
             ]
         )
-    title = f"AP of each subset by its own rows, with the difference to {content['first']}; * its interval excludes 0"
+    title = (
+        f"AP of each subset, with the difference to {content['first']}: its own boxes; where its tracks never speak,"
+        " beside the speaking boxes named under positives; * its interval excludes 0"
+    )
     return title, header, body
 
 

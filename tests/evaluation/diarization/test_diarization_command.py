@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib.util
 import json
 import random
@@ -66,6 +67,15 @@ def text(tmp_path: Path) -> Callable[[str, str], Path]:
     return write
 
 
+def words(printed: str) -> str:
+    """Blanks between columns as one."""
+    return "\n".join(" ".join(line.split()) for line in printed.splitlines())
+
+
+def row(*cells: str) -> str:
+    return " ".join(cells)
+
+
 def lines_of(path: Path) -> list[tuple[str, float, float]]:
     return [(turn.speaker, turn.start_s, round(turn.end_s, 6)) for turn in read_rttm(path)]
 
@@ -73,7 +83,13 @@ def lines_of(path: Path) -> list[tuple[str, float, float]]:
 def test_rttm_and_json_of_every_video(scores: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     evaluate_diarization(scores, PLAIN, out=out)
-    assert sorted(path.name for path in out.rglob("*") if path.is_file()) == ["007.rttm", "1.rttm", "segments.json"]
+    assert sorted(path.name for path in out.rglob("*") if path.is_file()) == [
+        "007.rttm",
+        "1.rttm",
+        "report.json",
+        "report.md",
+        "segments.json",
+    ]
     assert lines_of(out / "rttm" / "1.rttm") == [("a", 1.0, 5.0), ("b", 4.0, 8.0), ("c", 9.0, 10.0)]
     assert lines_of(out / "rttm" / "007.rttm") == []
     assert json.loads((out / "segments.json").read_text())[0] == {
@@ -89,7 +105,7 @@ def test_the_order_of_rows_means_nothing(scores: Path, tmp_path: Path) -> None:
     evaluate_diarization(scores, PLAIN, out=tmp_path / "a")
     shuffled = write_table(tmp_path / "shuffled.csv", SCORED, score=True, shuffled=True)
     evaluate_diarization(shuffled, PLAIN, out=tmp_path / "b")
-    for name in ("rttm/1.rttm", "rttm/007.rttm", "segments.json"):
+    for name in ("rttm/1.rttm", "rttm/007.rttm", "segments.json"):  # the report names the file
         assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
 
 
@@ -109,18 +125,20 @@ def test_der_against_rttm(
     reference = text("ref.rttm", f"{turns}SPEAKER other 1 0 1 <NA> <NA> A <NA> <NA>\n")
     evaluate_diarization(scores, PLAIN, rttm=reference, out=tmp_path / "out")
     # A 1..5, B 5..8. Found a 1..5, b 4..8, c 9..10: false alarms 4..5 and 9..10 in 7 s. A: 0. B: 1 of 4, 1/4.
-    content = json.loads((tmp_path / "out" / "diarization.json").read_text())
+    content = json.loads((tmp_path / "out" / "report.json").read_text())
     exact, within = content["videos"]["1"]
     assert (exact["missed_s"], exact["false_alarm_s"], exact["confusion_s"], exact["speech_s"]) == (0, 2, 0, 7)
     assert (exact["der"], exact["jer"]) == pytest.approx((2 / 7, 1 / 8))
     # Left out ±0.25 s at 1, 5 and 8: false alarms 4..4.75 and 9..10 in 3.5 + 2.5 s. B: 0.75 of 3.25.
     assert (within["collar_s"], within["false_alarm_s"], within["speech_s"]) == (0.25, 1.75, 6)
     assert within["jer"] == pytest.approx(0.75 / 3.25 / 2)
-    assert content["all"] == content["videos"]["1"]
+    nothing = {"der_interval": None, "jer_interval": None}
+    assert content["all"] == [rates | nothing for rates in content["videos"]["1"]]
+    assert "one video: no intervals" in content["notes"]
     assert content["rules"]["onset"] == 0.5
     printed = capsys.readouterr().out
-    assert "| 1 | 0 | 28.57 | 0.00 | 2.00 | 0.00 | 7.00 | 12.50 | 2 |" in printed
-    assert "| all 1 videos | 0.25 | 29.17 | 0.00 | 1.75 | 0.00 | 6.00 | 11.54 | 2 |" in printed
+    assert row("1", "0", "28.57", "0.00", "2.00", "0.00", "7.00", "12.50", "2") in words(printed)
+    assert row("0.25", "29.17", "-", "0.00", "1.75", "0.00", "6.00", "11.54", "-", "2", "1") in words(printed)
     assert "no reference for 1 of 2 scored videos, left out: 007" in printed
     assert "no scores for 1 of 2 reference videos, left out: other" in printed
 
@@ -137,9 +155,12 @@ def test_der_against_labels(scores: Path, tmp_path: Path, capsys: pytest.Capture
     evaluate_diarization(scores, PLAIN, labels=labels)
     printed = capsys.readouterr().out
     # Missed 0.4 (b) + 1 (e), false alarm 1 (c), of 4 + 4.4 + 1 s: 2.4 / 9.4. JER (0 + 0.4 / 4.4 + 1) / 3.
-    assert "| 1 | 0 | 25.53 | 1.40 | 1.00 | 0.00 | 9.40 | 36.36 | 3 |" in printed
-    assert "| 007 | 0 | - | 0.00 | 0.00 | 0.00 | 0.00 | - | 0 |" in printed
-    assert "| all 2 videos | 0 | 25.53 |" in printed
+    assert row("1", "0", "25.53", "1.40", "1.00", "0.00", "9.40", "36.36", "3") in words(printed)
+    assert row("007", "0", "-", "0.00", "0.00", "0.00", "0.00", "-", "0") in words(printed)
+    # Drawn twice, 007 has no rate; any other draw has that of video 1.
+    rates = ("25.53..25.53", "1.40", "1.00", "0.00", "9.40", "36.36", "36.36..36.36")
+    assert row("0", "25.53", *rates, "3", "2") in words(printed)
+    assert "2 videos: an interval over so few says little" in printed
     assert "speech off screen is not in the labels" in printed
     assert "1 of 4 scored tracks have no labels: their speech is a false alarm" in printed
     assert "1 of 4 labelled tracks have no scores: their speech is missed" in printed
@@ -150,7 +171,8 @@ def test_later_pieces_of_an_entity_are_that_entity(tmp_path: Path, capsys: pytes
     whole: list[Track] = [("v", "a", 0, 4, [(0, 4)]), ("v", "a", 6, 9, [(6, 9)]), ("v", "b#2", 4, 6, [(4, 6)])]
     found = write_table(tmp_path / "scores.csv", pieces, score=True)
     evaluate_diarization(found, PLAIN, labels=write_table(tmp_path / "gt.csv", whole, score=False))
-    assert "| v | 0 | 0.00 | 0.00 | 0.00 | 0.00 | 9.00 | 0.00 | 2 |" in capsys.readouterr().out
+    expected = row("v", "0", "0.00", "0.00", "0.00", "0.00", "9.00", "0.00", "2")
+    assert expected in words(capsys.readouterr().out)
 
 
 def test_rttm_finds_a_video_with_a_blank_in_its_name(
@@ -159,14 +181,13 @@ def test_rttm_finds_a_video_with_a_blank_in_its_name(
     found = write_table(tmp_path / "scores.csv", [("my talk", "a", 0, 4, [(1, 3)])], score=True)
     reference = text("ref.rttm", "SPEAKER my_talk 1 1.0 2.0 <NA> <NA> A <NA> <NA>\n")
     evaluate_diarization(found, PLAIN, rttm=reference)
-    assert "| my talk | 0 | 0.00 |" in capsys.readouterr().out
+    assert row("my talk", "0", "0.00") in words(capsys.readouterr().out)
 
 
 def test_written_rttm_is_a_reference_that_scores_zero(scores: Path, tmp_path: Path) -> None:
-    out = tmp_path / "out"
-    evaluate_diarization(scores, PLAIN, out=out)
-    evaluate_diarization(scores, PLAIN, rttm=out / "rttm", out=out)
-    content = json.loads((out / "diarization.json").read_text())
+    evaluate_diarization(scores, PLAIN, out=tmp_path / "reference")
+    evaluate_diarization(scores, PLAIN, rttm=tmp_path / "reference" / "rttm", out=tmp_path / "out")
+    content = json.loads((tmp_path / "out" / "report.json").read_text())
     assert [(rates["der"], rates["jer"], rates["speech_s"]) for rates in content["all"]] == [(0, 0, 9), (0, 0, 6.5)]
 
 
@@ -194,6 +215,73 @@ def test_eval_takes_the_rules_from_the_command_line(
     )
 
 
+def test_rttm_files_of_the_run_before_do_not_stay(scores: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    evaluate_diarization(scores, PLAIN, out=out)
+    (out / "rttm" / "mine.rttm").write_text(";; not made here\n")
+    labels = write_table(tmp_path / "gt.csv", SCORED, score=False)
+    evaluate_diarization(scores, PLAIN, labels=labels, out=out)
+    assert "all" in json.loads((out / "report.json").read_text())
+    other = write_table(tmp_path / "other.csv", [("2", "a", 0, 6, [(1, 5)])], score=True)
+    evaluate_diarization(other, PLAIN, out=out)
+    assert sorted(path.name for path in (out / "rttm").iterdir()) == ["2.rttm", "mine.rttm"]
+    assert "all" not in json.loads((out / "report.json").read_text())
+    assert "DER" not in (out / "report.md").read_text()
+
+
+def test_a_reference_is_not_written_over(scores: Path, tmp_path: Path) -> None:
+    evaluate_diarization(scores, PLAIN, out=tmp_path)
+    for reference in (tmp_path / "rttm", tmp_path / "rttm" / "1.rttm"):
+        with pytest.raises(UsageError, match=r"which --out=.* would write over; give another folder for --out"):
+            evaluate_diarization(scores, PLAIN, rttm=reference, out=tmp_path)
+
+
+def test_the_report_is_complete_by_itself(scores: Path, tmp_path: Path, text: Callable[[str, str], Path]) -> None:
+    people = text("people.csv", "1,a,Ann|Lee\n1,b,Bob\n1,c,Bob\n007,d,Bob\n")
+    labels = write_table(tmp_path / "gt.csv", SCORED, score=False)
+    out, command = tmp_path / "out", ["eval.py", f"--scores={scores}", "--diarization"]
+    evaluate_diarization(scores, PLAIN, None, labels, people, out, 200, command)
+    content = json.loads((out / "report.json").read_text())
+    for name, path in (("scores", scores), ("labels", labels), ("identities", people)):
+        assert content["files"][name]["sha256"] == hashlib.sha256(path.read_bytes()).hexdigest()
+    assert content["rules"] == {"smooth_s": 0, "onset": 0.5, "offset": 0.5, "min_speech_s": 0, "min_pause_s": 0}
+    assert [content[f"num_{name}"] for name in ("rows", "tracks", "videos", "stretches")] == [550, 4, 2, 3]
+    assert content["intervals"]["resamples"] == 200
+    assert content["rttm"] == ["rttm/007.rttm", "rttm/1.rttm"]
+    told = (out / "report.md").read_text()
+    for part in (
+        f"command: `python eval.py --scores={scores} --diarization`",
+        content["files"]["identities"]["sha256"],
+        "rules: smooth_s 0, onset 0.5",
+        "3 stretches of speech from 550 score rows of 4 tracks in 2 videos",
+        "collar: seconds on either side",
+        "2 videos drawn with replacement, 200 resamples, seed 0",
+        "| 1 | 0 | 0.00 | 0.00 | 0.00 | 0.00 | 9.00 | 0.00 | 2 |",
+        content["versions"]["numpy"],
+    ):
+        assert part in told, part
+
+
+def test_intervals_of_der_draw_videos(tmp_path: Path) -> None:
+    # Video v has no error, w misses all of as much speech: DER 0 (vv), 1/2 (vw), 1 (ww).
+    truth: list[Track] = [("v", "a", 0, 4, [(0, 4)]), ("w", "a", 0, 4, [(0, 4)])]
+    found: list[Track] = [truth[0], ("w", "a", 0, 4, [])]
+    paths = [write_table(tmp_path / f"{n}.csv", table, score=n == 0) for n, table in enumerate((found, truth))]
+    for resamples, interval in ((400, [0.0, 1.0]), (0, None), (50, None)):
+        evaluate_diarization(paths[0], PLAIN, labels=paths[1], out=tmp_path / "out", resamples=resamples)
+        content = json.loads((tmp_path / "out" / "report.json").read_text())
+        assert content["all"][0]["der"] == 0.5
+        assert (content["all"][0]["der_interval"], content["all"][0]["jer_interval"]) == (interval, interval)
+        assert ("50 resamples: no intervals, which take 100 or more" in content["notes"]) == (resamples == 50)
+
+
+def test_labels_may_have_two_more_columns(scores: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    labels = write_table(tmp_path / "gt.csv", SCORED, score=False)
+    labels.write_text("".join(f"{line},7,0\n" for line in labels.read_text().splitlines()))
+    evaluate_diarization(scores, PLAIN, labels=labels)
+    assert row("1", "0", "0.00") in words(capsys.readouterr().out)
+
+
 def test_wrong_input_is_told_in_one_line(scores: Path, tmp_path: Path, text: Callable[[str, str], Path]) -> None:
     def error(**given: Path) -> str:
         with pytest.raises(AvfusionError) as caught:
@@ -202,11 +290,11 @@ def test_wrong_input_is_told_in_one_line(scores: Path, tmp_path: Path, text: Cal
         assert not (tmp_path / "out").exists()
         return str(caught.value)
 
-    row = f"v,1.00,{BOX},SPEAKING_AUDIBLE,a"
+    line = f"v,1.00,{BOX},SPEAKING_AUDIBLE,a"
     assert "1 scores outside 0..1, first 3.5 of 'v' at 1.000 s, 'a' (line 1); expected probabilities" in error(
-        scores=text("logits.csv", f"{row},3.5\n")
+        scores=text("logits.csv", f"{line},3.5\n")
     )
-    assert "'v' at 1.000 s, 'a' (line 2) is there twice" in error(scores=text("twice.csv", f"{row},0.5\n{row},0.5\n"))
+    assert "'v' at 1.000 s, 'a' (line 2) is there twice" in error(scores=text("twice.csv", f"{line},0.5\n{line},0.5\n"))
     stamps = "".join(f"v,{40 * n},{BOX},SPEAKING_AUDIBLE,a,0.5\n" for n in range(9))
     assert "rows of a face in 'v' stand 40 s apart, expected frames at most 1 s apart" in error(
         scores=text("milliseconds.csv", stamps)

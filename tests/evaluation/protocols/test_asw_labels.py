@@ -38,6 +38,7 @@ def test_a_split_list_names_the_files_of_the_repository(tmp_path):
     (tmp_path / "split" / "testset.list").write_text("b.json\n-c_.json\n", encoding="utf-8")
     assert read_asw(tmp_path / "split" / "testset.list").video_ids == ["b", "-c_"]
     assert read_asw(tmp_path / "json").video_ids == ["-c_", "a", "b"]
+    assert read_asw(tmp_path).video_ids == ["-c_", "a", "b"]  # the repository's root
     assert read_asw(tmp_path / "json" / "a.json").video_ids == ["a"]
 
 

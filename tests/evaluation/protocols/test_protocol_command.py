@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import hashlib
 import json
 import subprocess
@@ -10,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from avfusion.errors import UsageError
+from avfusion.errors import AvfusionError, UsageError
 from avfusion.evaluation.protocols.command import evaluate_protocol
 from avfusion.tracks import write_scores
 from tests.evaluation.protocols import asw_files, columbia_files
@@ -36,10 +37,10 @@ def test_without_a_folder_the_report_is_json_on_stdout(columbia, capsys):
     evaluate_protocol("columbia", *columbia, None, 0, ["eval.py", "--scores", "a b.csv"])
     report = json.loads(capsys.readouterr().out)
     assert report["figures"]["mean_f1"] == pytest.approx(2 / 7)  # boxes went through six digits of text
-    assert report["command"] == "eval.py --scores 'a b.csv'"
+    assert report["command"] == "python eval.py --scores 'a b.csv'"
     label_file = columbia[1] / "fusion" / "bell.txt"
-    assert report["labels"]["sha256"]["bell.txt"] == hashlib.sha256(label_file.read_bytes()).hexdigest()
-    assert report["scores"]["rows"] == len(ROWS)
+    assert report["files"]["labels"]["sha256"]["bell.txt"] == hashlib.sha256(label_file.read_bytes()).hexdigest()
+    assert report["num_score_rows"] == len(ROWS)
 
 
 def test_with_a_folder_both_files_are_written_and_the_tables_printed(asw, tmp_path, capsys):
@@ -53,7 +54,7 @@ def test_with_a_folder_both_files_are_written_and_the_tables_printed(asw, tmp_pa
         assert text in printed
         assert text in markdown
     assert printed.rstrip().endswith(f"{tmp_path}/out/report.json\n{tmp_path}/out/report.md")
-    assert report["scores"]["sha256"][:16] in markdown
+    assert report["files"]["scores"]["sha256"] in markdown
 
 
 def test_a_columbia_table_holds_every_speaker_and_the_mean(columbia, tmp_path, capsys):
@@ -69,6 +70,32 @@ def test_a_columbia_table_holds_every_speaker_and_the_mean(columbia, tmp_path, c
 def test_a_folder_that_cannot_be_made_is_a_wrong_command_line(asw):
     with pytest.raises(UsageError, match=r"--out=.*pred\.csv: cannot be made"):
         evaluate_protocol("asw", *asw, asw[0], 0, ["eval.py"])
+
+
+def test_bad_input_leaves_no_empty_folder(asw, tmp_path):
+    with pytest.raises(AvfusionError, match="no such file or folder"):
+        evaluate_protocol("asw", asw[0], tmp_path / "absent", tmp_path / "out", 0, ["eval.py"])
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_columbia_report_says_how_many_stretches(columbia, tmp_path):
+    evaluate_protocol("columbia", *columbia, tmp_path / "out", 0, ["eval.py"])
+    report = json.loads((tmp_path / "out" / "report.json").read_text())
+    assert report["intervals"]["num_drawn"] == report["figures"]["num_stretches"] == 1
+    assert "percentile bootstrap, 1 stretches of 30 s drawn" in (tmp_path / "out" / "report.md").read_text()
+
+
+def test_columbia_needs_boxes_and_asw_does_not(asw, tmp_path, capsys):
+    names = ("video_id", "frame_timestamp", "entity_id", "score")
+    with asw[0].open() as file:
+        rows = [[row[name] for name in names] for row in csv.DictReader(file)]
+    asw[0].write_text("\n".join(",".join(row) for row in [names, *rows]))
+    evaluate_protocol("asw", *asw, None, 0, ["eval.py"])
+    assert json.loads(capsys.readouterr().out)["figures"]["average_precision"] == pytest.approx(5 / 6)
+    asw[0].write_text("\n".join([",".join(names), "col,0.0,a,0.5"]))
+    labels = columbia_files.write_labels(tmp_path / "col_labels", {"bell": BELL})
+    with pytest.raises(AvfusionError, match=r"no boxes, expected entity_box_x1, .*: by these rules an annotated face"):
+        evaluate_protocol("columbia", asw[0], labels, None, 0, ["eval.py"])
 
 
 def eval_py(*arguments):
