@@ -100,7 +100,7 @@ def test_resync_moves_the_sound_under_the_picture(cache_gb: float) -> None:
     request = Request(0, 5, 20)
     assert plain[request].speaking.any()
     assert not moved[request].speaking.any()
-    assert moved._clip(request, Draws(0)).audio[0] != plain._clip(request, None).audio[0]
+    assert moved._clip(request, Draws(0))[0].audio[0] != plain._clip(request, None)[0].audio[0]
 
 
 def test_only_what_speaks_is_moved_and_not_when_it_must_stay() -> None:
