@@ -35,7 +35,8 @@ def test_weights_are_a_softmax_over_the_others_and_the_token() -> None:
     x = torch.randn(1, 3, 1, 8)
     output, weights = layer(x, need_weights=True)
     query, key, value = layer.qkv(layer.pre_norm(x[0, :, 0])).view(3, 3, 2, 4).unbind(1)
-    normed = [v / v.square().mean(-1, keepdim=True).add(1e-6).sqrt() * layer.norm.scale[:, None] for v in (query, key)]
+    normed = [v / v.square().mean(-1, keepdim=True).add(1e-6).sqrt() for v in (query, key)]
+    normed[0] = normed[0] * layer.norm.scale[:, None]  # one temperature for each head
     expected = x[0, :, 0].clone()
     for asking in range(3):
         heads = []
