@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -59,11 +59,17 @@ def pick_device(name: str, local_rank: int | None = None) -> torch.device:
 
 @dataclass(frozen=True)
 class Chunk:
-    """A stretch to run and the part of it whose scores are kept, in frames of the track."""
+    """A stretch to run, the part of it whose scores are kept, in frames of the track, and of which tracks."""
 
     request: Request
     keep_first: int
     keep_last: int
+    others: tuple[int, ...] = ()  # tracks of the same frames whose scores are kept as well
+
+    @property
+    def scored(self) -> tuple[int, ...]:
+        """All tracks whose scores are kept."""
+        return (self.request.track, *self.others)
 
 
 def plan_chunks(track: int, num_frames: int, reach: int | None, chunk_frames: int = CHUNK_FRAMES) -> list[Chunk]:
@@ -75,6 +81,25 @@ def plan_chunks(track: int, num_frames: int, reach: int | None, chunk_frames: in
         last = min(first + chunk_frames, num_frames)
         run_first, run_last = max(first - reach, 0), min(last + reach, num_frames)
         chunks.append(Chunk(Request(track, run_first, run_last - run_first), first, last))
+    return chunks
+
+
+def plan_scenes(examples: Examples, config: Config, chunk_frames: int = CHUNK_FRAMES) -> dict[Request, list[Chunk]]:
+    """What is run to score all tracks, and which part of it is kept; a long reach lets chunks share one stretch."""
+    reach, between_faces = context_frames(config.model), config.model.speaker.layers > 0
+    chunks: dict[Request, list[Chunk]] = defaultdict(list)
+    planned: set[int] = set()
+    for index, track in enumerate(examples.dataset.tracks):
+        if index in planned:
+            continue
+        together = tuple(examples.companions.same_frames(index)) if between_faces else ()
+        planned.update(together)
+        for chunk in plan_chunks(index, track.num_frames, reach, chunk_frames):
+            request = chunk.request
+            if between_faces:
+                seen = examples.companions.seen_with(index, request.first_frame, request.num_frames)
+                request = replace(request, others=tuple(seen))
+            chunks[request].append(replace(chunk, request=request, others=together))
     return chunks
 
 
@@ -91,6 +116,9 @@ def score_tracks(
 ) -> list[NDArray[np.float32]]:
     """Scores every track of a dataset.
 
+    Where the model's faces know of each other (``model.speaker.layers``), each track is scored in the scene around it:
+    its frames and sound, and all who are seen meanwhile. Tracks of exactly the same frames are scored together.
+
     Args:
         model: in any mode; put back into it afterwards.
         examples: without augmentation.
@@ -105,11 +133,7 @@ def score_tracks(
         the main one.
     """
     tracks = examples.dataset.tracks
-    reach = context_frames(config.model)
-    chunks: dict[Request, list[Chunk]] = defaultdict(list)  # a long reach lets chunks share one stretch
-    for index, track in enumerate(tracks):
-        for chunk in plan_chunks(index, track.num_frames, reach, chunk_frames):
-            chunks[chunk.request].append(chunk)
+    chunks = plan_scenes(examples, config, chunk_frames)
     batches = world.shard(group_by_length(list(chunks), SCORING_BATCH_FRAMES))
     loader = ClipLoader(examples, batches, config.data.workers)
     scores = [np.full(track.num_frames, np.nan, dtype=np.float32) for track in tracks]
@@ -119,11 +143,13 @@ def score_tracks(
         for batch in tqdm(loader, desc=label, leave=False, disable=None if world.is_main else True):
             moved = batch.to(device)
             out = model(moved.crops, moved.log_mel, moved.frame_mask, moved.audio_mask)
-            for request, row in zip(batch.requests, out.logits.float().sigmoid()[:, 0].cpu().numpy(), strict=True):
+            for request, rows in zip(batch.requests, out.logits.float().sigmoid().cpu().numpy(), strict=True):
                 for chunk in chunks[request]:
                     begin = chunk.keep_first - request.first_frame
-                    kept = row[begin : begin + chunk.keep_last - chunk.keep_first]
-                    scores[request.track][chunk.keep_first : chunk.keep_last] = kept
+                    for track in chunk.scored:
+                        row = rows[0 if track == request.track else 1 + request.others.index(track)]
+                        kept = row[begin : begin + chunk.keep_last - chunk.keep_first]
+                        scores[track][chunk.keep_first : chunk.keep_last] = kept
     finally:
         model.train(was_training)
     if world.size == 1:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 
 from avfusion.config import Config
+from avfusion.data.batching import collate
 from avfusion.data.clips import Clip
-from avfusion.data.examples import Examples
+from avfusion.data.examples import Examples, Request
 from avfusion.errors import UsageError
 from avfusion.models import build_model, context_frames
 from avfusion.scoring import _window_of_most_speech, offset_trials, pick_device, plan_chunks, score_tracks
@@ -150,3 +153,38 @@ def test_an_absent_device_is_named() -> None:
     with pytest.raises(UsageError, match=f"run.device={absent}: torch finds no such device here"):
         pick_device(absent)
     assert pick_device("cpu").type == "cpu"
+
+
+class ComingAndGoing(RandomTalkers):
+    """Faces of one video: two all the time, one in the middle, one that comes late; and somebody in another video."""
+
+    def __init__(self) -> None:
+        super().__init__([90, 90, 40, 60, 50])
+        starts = [0, 0, 30, 60, 0]
+        for n, (track, start) in enumerate(zip(self.tracks, starts, strict=True)):
+            video = "w" if n == 4 else "v"
+            self.tracks[n] = replace(track, video_id=video, audio_id=video, start_s=start / 25)
+
+
+@pytest.mark.parametrize("chunk_frames", [1000, 25])
+def test_faces_are_scored_in_the_company_that_they_are_seen_in(chunk_frames: int) -> None:
+    config = small()
+    config.model.speaker.layers = 1
+    torch.manual_seed(0)
+    model = build_model(config.model, 20).eval()
+    for parameter in model.speaker.parameters():
+        torch.nn.init.normal_(parameter, std=0.5)
+    data = ComingAndGoing()
+    examples = Examples(data, config.data)
+    found = score_tracks(model, examples, config, torch.device("cpu"), chunk_frames=chunk_frames)
+    assert all(np.isfinite(scores).all() for scores in found)
+    for index, others in ((0, (1, 2, 3)), (1, (0, 2, 3)), (2, (0, 1, 3)), (3, (0, 1, 2)), (4, ())):
+        whole = collate([examples[Request(index, 0, data.tracks[index].num_frames, others=others)]])
+        with torch.inference_mode():
+            expected = model(whole.crops, whole.log_mel, whole.frame_mask, whole.audio_mask).logits[0, 0].sigmoid()
+        # Tracks 0 and 1 are scored in one go, with the sound of the first.
+        if index != 1:
+            np.testing.assert_allclose(found[index], expected, atol=1e-5)
+    alone = score_tracks(model, Examples(RandomTalkers([90, 90, 40, 60, 50]), config.data), config, torch.device("cpu"))
+    np.testing.assert_allclose(alone[4], found[4], atol=1e-6)
+    assert np.abs(alone[0] - found[0]).max() > 1e-3

@@ -117,6 +117,7 @@ def _check_heads(model: ModelConfig) -> None:
     streams = (
         ("fusion", model.fusion.heads, attends and model.fusion.positions),
         ("temporal", model.temporal.heads, model.temporal.layers > 0),
+        ("speaker", model.speaker.heads, False),
     )
     for key, heads, rotary in streams:
         unit = 2 if rotary else 1

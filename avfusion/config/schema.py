@@ -95,7 +95,8 @@ class DataConfig:
     region: list[float] = field(default_factory=lambda: [0.0, 0.0, 1.0, 1.0])  # x1, y1, x2, y2 of the stored crop, 0..1
     num_mels: int = _number(64, low=8, high=80)  # beyond that, bins fall between two bins of the spectrum
     clip_frames: int = _number(60, low=8)  # longest training clip; longer tracks give a random stretch
-    batch_frames: int = _number(900, low=8)  # video frames in a batch, padding included
+    faces: int = _number(1, low=1)  # most faces of a training scene, drawn among those seen in its frames
+    batch_frames: int = _number(900, low=8)  # pictures of faces in a batch, padding included
     workers: int = _number(0, low=0)
     cache_gb: float = _number(
         4.0, low=0
@@ -139,6 +140,14 @@ class FusionConfig:
 
 
 @dataclass
+class SpeakerConfig:
+    """Attention between the faces of a frame, after fusion."""
+
+    layers: int = _number(0, low=0)  # 0: faces do not know of each other
+    heads: int = _number(4, low=1)
+
+
+@dataclass
 class TemporalConfig:
     """Self-attention and convolution over time, after fusion."""
 
@@ -163,6 +172,7 @@ class ModelConfig:
     visual: VisualConfig = field(default_factory=VisualConfig)
     audio: AudioConfig = field(default_factory=AudioConfig)
     fusion: FusionConfig = field(default_factory=FusionConfig)
+    speaker: SpeakerConfig = field(default_factory=SpeakerConfig)
     temporal: TemporalConfig = field(default_factory=TemporalConfig)
 
 
@@ -200,6 +210,7 @@ class LearningRates:
     visual: float = _number(1.0, low=0)
     audio: float = _number(1.0, low=0)
     fusion: float = _number(1.0, low=0)
+    speaker: float = _number(1.0, low=0)
     temporal: float = _number(1.0, low=0)
     heads: float = _number(1.0, low=0)
 
@@ -211,6 +222,7 @@ class WeightDecays:
     visual: float | None = _number(None, low=0)
     audio: float | None = _number(None, low=0)
     fusion: float | None = _number(None, low=0)
+    speaker: float | None = _number(None, low=0)
     temporal: float | None = _number(None, low=0)
     heads: float | None = _number(None, low=0)
 

@@ -1,7 +1,7 @@
 """From examples to batches: padded, masked, and bucketed by length under a budget of frames.
 
-``B`` scenes of one face track each (the ``S`` axis of the batch is 1), ``T`` video frames, ``A = 4 T`` audio frames,
-``M`` mel bins.
+``B`` scenes, ``S`` face tracks in a scene (the first is the one the scene is built around), ``T`` video frames,
+``A = 4 T`` audio frames, ``M`` mel bins.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Sampler
 
 from avfusion.clock import AUDIO_FRAMES_PER_VIDEO_FRAME
+from avfusion.data.companions import Companions
 from avfusion.data.examples import Example, Examples, Request
 from avfusion.errors import AvfusionError
 
@@ -26,10 +27,10 @@ class Batch:
     """Padded clips. Masks are True on real frames.
 
     Attributes:
-        crops: ``(B, 1, T, Y, X)`` float 0..1.
+        crops: ``(B, S, T, Y, X)`` float 0..1.
         log_mel: ``(B, 4 T, M)``.
-        speaking: ``(B, 1, T)`` bool.
-        frame_mask: ``(B, 1, T)`` bool.
+        speaking: ``(B, S, T)`` bool.
+        frame_mask: ``(B, S, T)`` bool.
         audio_mask: ``(B, 4 T)`` bool.
         audio_id: ``(B,)`` integers, equal where the same sound is heard.
         matched: ``(B,)`` bool, False where augmentation dropped picture or sound.
@@ -48,7 +49,8 @@ class Batch:
     @property
     def is_padded(self) -> bool:
         """Whether any frame is not real; told by the requests, so that a GPU need not be asked."""
-        return len({request.num_frames for request in self.requests}) != 1
+        alike = len({(request.num_frames, request.num_faces) for request in self.requests}) == 1
+        return not alike or self.requests[0].num_faces > 1  # another face may be away in some of the frames
 
     def to(self, device: torch.device) -> Batch:
         """The batch with its tensors on ``device``."""
@@ -69,6 +71,7 @@ def collate(examples: Sequence[Example], crop_size: int = 1, num_mels: int = 1) 
     if not examples:
         return _nothing(crop_size, num_mels)
     frames = max(len(example.speaking) for example in examples)
+    faces = 1 + max(len(example.others) for example in examples)
 
     def stack(tensors: Sequence[Tensor], length: int) -> Tensor:
         padded = tensors[0].new_zeros((len(tensors), length, *tensors[0].shape[1:]))
@@ -76,13 +79,22 @@ def collate(examples: Sequence[Example], crop_size: int = 1, num_mels: int = 1) 
             row[: len(tensor)] = tensor
         return padded
 
-    frame_mask = stack([torch.ones(len(e.speaking), dtype=torch.bool) for e in examples], frames)
+    def by_face(own: Sequence[Tensor], of_others: Sequence[Sequence[Tensor]]) -> Tensor:
+        if faces == 1:
+            return stack(own, frames)[:, None]
+        padded = own[0].new_zeros((len(own), faces, frames, *own[0].shape[1:]))
+        for scene, first, others in zip(padded, own, of_others, strict=True):
+            for row, tensor in zip(scene, (first, *others), strict=False):
+                row[: len(tensor)] = tensor
+        return padded
+
+    real = [torch.ones(len(e.speaking), dtype=torch.bool) for e in examples]
     return Batch(
-        crops=stack([e.crops for e in examples], frames)[:, None],
+        crops=by_face([e.crops for e in examples], [[o.crops for o in e.others] for e in examples]),
         log_mel=stack([e.log_mel for e in examples], frames * AUDIO_FRAMES_PER_VIDEO_FRAME),
-        speaking=stack([e.speaking for e in examples], frames)[:, None],
-        frame_mask=frame_mask[:, None],
-        audio_mask=frame_mask.repeat_interleave(AUDIO_FRAMES_PER_VIDEO_FRAME, dim=1),
+        speaking=by_face([e.speaking for e in examples], [[o.speaking for o in e.others] for e in examples]),
+        frame_mask=by_face(real, [[o.there for o in e.others] for e in examples]),
+        audio_mask=stack(real, frames).repeat_interleave(AUDIO_FRAMES_PER_VIDEO_FRAME, dim=1),
         audio_id=torch.tensor([e.audio_id for e in examples], dtype=torch.int64),
         matched=torch.tensor([e.matched for e in examples]),
         requests=[e.request for e in examples],
@@ -104,14 +116,16 @@ def _nothing(crop_size: int, num_mels: int) -> Batch:
 
 
 def group_by_length(requests: Sequence[Request], batch_frames: int) -> list[list[Request]]:
-    """Groups requests so that a batch, padding included, holds at most ``batch_frames`` (one request at least).
+    """Groups requests so that a batch, padding included, holds at most ``batch_frames`` pictures (one scene at least).
 
-    Requests of like length come together; those of equal length keep their order.
+    Requests of like length, and of as many faces, come together; those that are alike keep their order.
     """
     batches: list[list[Request]] = []
-    for request in sorted(requests, key=lambda r: -r.num_frames):
+    for request in sorted(requests, key=lambda r: (-r.num_frames, -r.num_faces)):
         current = batches[-1] if batches else []
-        if current and (len(current) + 1) * current[0].num_frames <= batch_frames:
+        faces = max((other.num_faces for other in current), default=1)
+        pictures = (len(current) + 1) * max(faces, request.num_faces) * current[0].num_frames if current else 0
+        if current and pictures <= batch_frames:
             current.append(request)
         else:
             batches.append([request])
@@ -119,7 +133,9 @@ def group_by_length(requests: Sequence[Request], batch_frames: int) -> list[list
 
 
 class TrainingSampler(Sampler[list[Request]]):
-    """One random stretch of every track an epoch, shuffled, grouped by length, groups shuffled again.
+    """A random stretch of every track an epoch, shuffled, grouped by length, groups shuffled again.
+
+    With ``faces`` above 1 a scene shows others who are seen in the stretch; whoever was shown so is not drawn again.
 
     A group is what one optimiser step learns from. It is planned for all processes together, from the seed and the
     epoch alone, and dealt out like cards: to every process in turn, and within a process to the parts whose gradients
@@ -136,6 +152,8 @@ class TrainingSampler(Sampler[list[Request]]):
         accumulate: parts a process works through before each step.
         rank: of this process.
         ranks: number of processes.
+        companions: who is seen with whom; None for scenes of one face.
+        faces: most faces of a scene.
     """
 
     def __init__(
@@ -150,11 +168,14 @@ class TrainingSampler(Sampler[list[Request]]):
         accumulate: int = 1,
         rank: int = 0,
         ranks: int = 1,
+        companions: Companions | None = None,
+        faces: int = 1,
     ) -> None:
         self.lengths, self.clip_frames, self.seed = lengths, clip_frames, seed
         self.speaking, self.contrastive_epochs = speaking, contrastive_epochs
         self.accumulate, self.rank, self.ranks = accumulate, rank, ranks
         self.step_frames = batch_frames * accumulate * ranks
+        self.companions, self.faces = companions, faces
         self.epoch, self.first_step = 0, 0
 
     def set_epoch(self, epoch: int, first_step: int = 0) -> None:
@@ -172,7 +193,10 @@ class TrainingSampler(Sampler[list[Request]]):
 
     def fingerprint(self, epoch: int) -> str:
         """Tells whether an epoch is planned as it was: the same clips in the same steps."""
-        plan = [[(r.track, r.first_frame, r.num_frames, r.in_sync) for r in step] for step in self.steps(epoch)]
+        plan = [
+            [(r.track, r.first_frame, r.num_frames, r.in_sync, *([r.others] if r.others else [])) for r in step]
+            for step in self.steps(epoch)
+        ]
         return hashlib.sha256(repr(plan).encode()).hexdigest()
 
     def parts(self, step: Sequence[Request], rank: int) -> list[list[Request]]:
@@ -184,13 +208,27 @@ class TrainingSampler(Sampler[list[Request]]):
         rng = np.random.default_rng([self.seed, epoch])
         contrastive = epoch < self.contrastive_epochs
         requests = []
+        shown: set[int] = set()
         for track in rng.permutation(self.speaking if contrastive else len(self.lengths)):
+            if track in shown:
+                continue
             length = self.lengths[track]
             count = min(length, self.clip_frames)
             first = int(rng.integers(0, length - count + 1))
-            requests.append(Request(int(track), first, count, epoch, in_sync=contrastive))
+            others = () if contrastive else self._others(int(track), first, count, rng)
+            shown.update(others)
+            requests.append(Request(int(track), first, count, epoch, in_sync=contrastive, others=others))
         grouped = group_by_length(requests, self.step_frames)
         return [grouped[i] for i in rng.permutation(len(grouped))]
+
+    def _others(self, track: int, first: int, count: int, rng: np.random.Generator) -> tuple[int, ...]:
+        """Who else is in the scene, at random where more are seen than there is room for."""
+        if self.companions is None or self.faces == 1:
+            return ()
+        seen = self.companions.seen_with(track, first, count)
+        if len(seen) >= self.faces:
+            seen = [seen[place] for place in sorted(rng.choice(len(seen), self.faces - 1, replace=False))]
+        return tuple(seen)
 
 
 class ClipLoader(DataLoader[Batch]):

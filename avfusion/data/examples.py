@@ -1,7 +1,8 @@
 """Clips made ready for the model: cut to size, perhaps augmented, with their log-mel.
 
-``T`` video frames of ``Y`` by ``X``, ``A = 4 T`` audio frames, ``M`` mel bins. What is done to a clip depends on (seed,
-epoch, track) alone: any number of workers and processes gives the same examples, whatever is in memory already.
+``T`` video frames of ``Y`` by ``X``, ``A = 4 T`` audio frames, ``M`` mel bins. A clip is a stretch of one face track
+with its sound, and perhaps other faces that are seen meanwhile. What is done to it depends on (seed, epoch, tracks)
+alone: any number of workers and processes gives the same examples, whatever is in memory already.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import sys
 import zlib
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import torch
@@ -29,6 +30,7 @@ from avfusion.data.augment.picture import augment_crops
 from avfusion.data.augment.sound import augment_audio
 from avfusion.data.augment.timing import Timing, draw_timing, out_of_sync
 from avfusion.data.clips import Clip, ClipDataset
+from avfusion.data.companions import Companions, Presence
 from avfusion.media.audio import LogMel
 
 
@@ -36,7 +38,8 @@ from avfusion.media.audio import LogMel
 class Request:
     """A stretch of one track; ``epoch`` seeds its augmentation.
 
-    ``in_sync`` is for learning what goes together: sound and picture are both there, and at their own time.
+    ``in_sync`` is for learning what goes together: sound and picture are both there, and at their own time. ``others``
+    are tracks of the same video that are seen in some of its frames.
     """
 
     track: int
@@ -44,6 +47,21 @@ class Request:
     num_frames: int
     epoch: int = 0
     in_sync: bool = False
+    others: tuple[int, ...] = ()
+
+    @property
+    def num_faces(self) -> int:
+        """``S`` of its scene."""
+        return 1 + len(self.others)
+
+
+@dataclass
+class OtherFace:
+    """Another face in the frames of a clip: ``(T, Y, X)`` float 0..1, ``(T,)`` bool, ``(T,)`` bool: it is there."""
+
+    crops: Tensor
+    speaking: Tensor
+    there: Tensor
 
 
 @dataclass
@@ -51,6 +69,7 @@ class Example:
     """One clip as the model takes it: ``(T, Y, X)`` float 0..1, ``(4 T, M)``, ``(T,)`` bool.
 
     ``matched`` is False where one of the streams was dropped: nothing can be learnt there about what goes together.
+    ``others`` are the faces that the request names.
     """
 
     request: Request
@@ -59,6 +78,7 @@ class Example:
     speaking: Tensor
     audio_id: int
     matched: bool = True
+    others: list[OtherFace] = field(default_factory=list)
 
 
 def fit_crops(crops: Tensor, region: Sequence[float], size: int) -> Tensor:
@@ -98,6 +118,7 @@ class Examples(Dataset[Example]):
         self._log_mel = LogMel(config.num_mels)
         self._cache: dict[int, Clip] = {}
         self._cache_bytes = 0
+        self.companions = Companions(dataset.tracks)
         wanted = config.augment
         self._interferers = Interferers(dataset.tracks) if augment and wanted.interferer else None
         self._folders = open_folders(wanted) if augment else None
@@ -123,13 +144,15 @@ class Examples(Dataset[Example]):
     def _example(self, request: Request) -> Example:
         draws = Draws(self.seed, request.epoch, request.track) if self.augment else None
         dropped = None
-        clip = self._clip(request, draws)
+        clip, timing, moved = self._clip(request, draws)
+        others = [self._other_face(request, other, timing, moved) for other in request.others]
         crops, audio = torch.from_numpy(clip.crops).float() / 255, clip.audio
         if draws is not None:
             dropped = None if request.in_sync else dropped_stream(self.config.augment, draws)
             crops = augment_crops(crops, self.config.augment, draws)
             if dropped == "video":
-                crops = torch.full_like(crops, NO_PICTURE_LEVEL)
+                for shown in (crops, *(other.crops for other in others)):
+                    shown.fill_(NO_PICTURE_LEVEL)
             added = [] if dropped == "audio" else self._other_sounds(request, len(audio), draws)
             audio = augment_audio(audio, self.config.augment, draws, added)
             if dropped == "audio":
@@ -141,6 +164,7 @@ class Examples(Dataset[Example]):
             torch.from_numpy(clip.speaking),
             zlib.crc32(self.dataset.tracks[request.track].audio_id.encode()),
             matched=dropped is None,
+            others=others,
         )
 
     def log_mel_of(self, audio: NDArray[np.float32]) -> Tensor:
@@ -154,8 +178,27 @@ class Examples(Dataset[Example]):
             if not self._keep(track, self._fitted(whole)):
                 return
 
-    def _clip(self, request: Request, draws: Draws | None) -> Clip:
-        """The requested stretch with crops at the model's size, perhaps with its sound moved or at another speed."""
+    def _other_face(self, request: Request, other: int, timing: Timing, moved: bool) -> OtherFace:
+        """Another face in the frames of the request; where the sound was moved out of step nobody speaks."""
+        track = self.dataset.tracks[other]
+        place = timing.places + self.companions.offset(request.track, other)
+        presence = Presence.at(place, track.num_frames)
+        first, count = presence.span
+        whole = self._whole(other)
+        part = self._fitted(self.dataset.read(other, first, count)) if whole is None else _cut(whole, first, count)
+        shown, speaking = presence.shown(part, first)
+        crops = torch.from_numpy(shown).float() / 255
+        if self.augment:
+            crops = augment_crops(crops, self.config.augment, Draws(self.seed, request.epoch, other))
+        labels = np.zeros_like(speaking) if moved else speaking
+        return OtherFace(crops, torch.from_numpy(labels), torch.from_numpy(presence.there))
+
+    def _clip(self, request: Request, draws: Draws | None) -> tuple[Clip, Timing, bool]:
+        """The requested stretch with crops at the model's size, perhaps with its sound moved or at another speed.
+
+        Returns:
+            The stretch, where it is taken from, and whether its sound was moved out of step.
+        """
         timing, resync = Timing(request.first_frame, request.num_frames), False
         track_frames = self.dataset.tracks[request.track].num_frames
         if draws is not None:
@@ -172,10 +215,12 @@ class Examples(Dataset[Example]):
         first, count = timing.source(track_frames)
         whole = self._whole(request.track, needed=resync)
         if whole is None:
-            return timing.played(self._fitted(self.dataset.read(request.track, first, count)), first)
-        if draws is not None and resync and whole.speaking.any():  # other tracks might be turned into sync
-            whole = out_of_sync(whole, draws.main)
-        return timing.played(_cut(whole, first, count), first)
+            return timing.played(self._fitted(self.dataset.read(request.track, first, count)), first), timing, False
+        moved = draws is not None and resync and bool(whole.speaking.any())  # other tracks might be turned into sync
+        if draws is not None and moved:
+            turned = out_of_sync(whole, draws.main)
+            whole, moved = turned, turned is not whole
+        return timing.played(_cut(whole, first, count), first), timing, moved
 
     def _other_sounds(self, request: Request, num_samples: int, draws: Draws) -> list[Added]:
         """What is mixed into a clip: another clip's voice, sound from the user's folders."""

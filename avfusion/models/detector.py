@@ -1,4 +1,4 @@
-"""The active-speaker detector: encoders, fusion, temporal blocks, heads.
+"""The active-speaker detector: encoders, fusion, attention between faces, temporal blocks, heads.
 
 ``B`` scenes, ``S`` face tracks in a scene, ``T`` video frames, ``A = 4 T`` audio frames, ``M`` mel bins, ``D``
 features, ``E`` width of the contrastive space, ``L`` fusion layers, ``H`` heads. Masks are boolean, True = real.
@@ -7,6 +7,7 @@ features, ``E`` width of the contrastive space, ``L`` fusion layers, ``H`` heads
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -19,6 +20,7 @@ from avfusion.config import ModelConfig
 from avfusion.models.audio import AudioEncoder
 from avfusion.models.fusion import ConcatFusion, CrossAttentionFusion, pool_to_video_rate
 from avfusion.models.layers import normal_scores
+from avfusion.models.speaker import SpeakerAttention
 from avfusion.models.temporal import TemporalBlock
 from avfusion.models.visual import VisualEncoder
 
@@ -58,6 +60,7 @@ class ActiveSpeakerDetector(nn.Module):
         embed_dim: ``D``.
         contrast_dim: ``E``.
         modality: ``audio_visual``, or a baseline that hears only (``audio``) or sees only (``video``).
+        speaker: layers between the faces of a scene, after the fusion; none for faces that do not know of each other.
         contrast_attention: compare sound and picture in the queries and keys of the first fusion layer, where that has
             any, and not in projections; ``E`` is ``D`` then.
     """
@@ -71,12 +74,14 @@ class ActiveSpeakerDetector(nn.Module):
         embed_dim: int,
         contrast_dim: int,
         modality: str = "audio_visual",
+        speaker: Sequence[SpeakerAttention] = (),
         contrast_attention: bool = False,
     ) -> None:
         super().__init__()
         self.modality, self.embed_dim = modality, embed_dim
         self.visual, self.audio = visual, audio
         self.fusion, self.temporal = nn.ModuleList(fusion), nn.ModuleList(temporal)
+        self.speaker = nn.ModuleList(speaker)
         self.head_norm = nn.LayerNorm(embed_dim)
         self.head = nn.Linear(embed_dim, 1)
         self.audio_head, self.video_head = nn.Linear(embed_dim, 1), nn.Linear(embed_dim, 1)
@@ -133,6 +138,9 @@ class ActiveSpeakerDetector(nn.Module):
                     alignment.append(rearrange(weights, "(b s) h t a -> b s h t a", s=faces))
                 else:
                     x = layer(x, heard_by_face, face_mask, mask_by_face)
+        for between_faces in self.speaker:
+            of_scenes = between_faces(rearrange(x, "(b s) t d -> b s t d", s=faces), frame_mask)
+            x = rearrange(of_scenes, "b s t d -> (b s) t d")
         for block in self.temporal:
             x = block(x, face_mask)
 
@@ -208,6 +216,7 @@ def build_model(config: ModelConfig, num_mels: int) -> ActiveSpeakerDetector:
         )
         for _ in range(config.temporal.layers)
     ]
+    speaker = [SpeakerAttention(dim, config.speaker.heads, dropout) for _ in range(config.speaker.layers)]
     return ActiveSpeakerDetector(
         VisualEncoder(dim, config.visual.channels, config.visual.blocks, config.visual.temporal_kernel, dropout),
         AudioEncoder(dim, num_mels, config.audio.channels, config.audio.temporal_kernel, dropout),
@@ -216,6 +225,7 @@ def build_model(config: ModelConfig, num_mels: int) -> ActiveSpeakerDetector:
         dim,
         config.contrast_dim,
         config.modality,
+        speaker=speaker,
         contrast_attention=config.contrast == "attention",
     )
 

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 
 def keep_real(x: Tensor, mask: Tensor | None) -> Tensor:
-    """Sets padded steps of ``x`` ``(N, T, D)`` to zero; ``mask`` ``(N, T)``, True = real."""
+    """Sets padded steps of ``x`` ``(..., T, D)`` to zero; ``mask`` ``(..., T)``, True = real."""
     return x if mask is None else x.masked_fill(~mask[..., None], 0.0)
 
 

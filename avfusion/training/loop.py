@@ -145,6 +145,8 @@ class Trainer:
             accumulate=self.config.train.accumulate,
             rank=self.world.rank,
             ranks=self.world.size,
+            companions=self.examples.companions,
+            faces=data.faces,
         )
 
     @property

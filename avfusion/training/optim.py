@@ -1,7 +1,8 @@
 """AdamW over groups of parameters, a learning rate that warms up and falls along a cosine, and averaged weights.
 
 A group is what shares a learning rate and a weight decay: by part of the model (``visual``, ``audio``, ``fusion``,
-``temporal``, ``heads``), by depth where lower layers learn more slowly, and by kind, since only matrices decay.
+``speaker``, ``temporal``, ``heads``), by depth where lower layers learn more slowly, and by kind, since only matrices
+decay.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from torch import Tensor, nn
 
 from avfusion.config import TrainConfig
 
-PARTS = ("visual", "audio", "fusion", "temporal")  # everything else belongs to the heads
+PARTS = ("visual", "audio", "fusion", "speaker", "temporal")  # everything else belongs to the heads
 
 Net = TypeVar("Net", bound=nn.Module)
 
@@ -29,11 +30,12 @@ def part_of(name: str) -> str:
 def depths(model: nn.Module) -> dict[str, int]:
     """How many layers lie between each parameter and the output: 0 for the heads.
 
-    A temporal block, a fusion layer, a stage of an encoder and what an encoder does after its stages count as one layer
-    each; the two encoders lie side by side.
+    A temporal block, a layer between faces, a fusion layer, a stage of an encoder and what an encoder does after its
+    stages count as one layer each; the two encoders lie side by side.
     """
     layers = {part: _layers_of(model, part) for part in PARTS}
-    below = {"temporal": 1, "fusion": 1 + len(layers["temporal"])}
+    below = {"temporal": 1, "speaker": 1 + len(layers["temporal"])}
+    below["fusion"] = below["speaker"] + len(layers["speaker"])
     below["visual"] = below["audio"] = below["fusion"] + len(layers["fusion"])
     found = {}
     for name, _ in model.named_parameters():
@@ -56,7 +58,7 @@ def _layers_of(model: nn.Module, part: str) -> list[str]:
 def _layer_of(name: str) -> str:
     """``visual.stages.1.norm1.weight`` belongs to ``visual.stages.1``, ``visual.norm.weight`` to ``visual.after``."""
     part, second, *rest = name.split(".")
-    if part in ("fusion", "temporal"):
+    if part in ("fusion", "speaker", "temporal"):
         return f"{part}.{second}"
     if second == "stem":
         return f"{part}.stem"
@@ -74,7 +76,7 @@ def build_optimizer(model: nn.Module, config: TrainConfig) -> torch.optim.AdamW:
     named = list(model.named_parameters())
     for decays in (True, False):
         for name, parameter in named:
-            if (parameter.ndim >= 2 and "null_key" not in name) != decays:
+            if (parameter.ndim >= 2 and not name.endswith(("null_key", "off_screen_key"))) != decays:
                 continue
             scale = getattr(config.lr_scale, part_of(name)) * config.layer_decay ** depth[name]
             own = getattr(config.decay_of, part_of(name))

@@ -100,7 +100,7 @@ def test_resync_moves_the_sound_under_the_picture(cache_gb: float) -> None:
     request = Request(0, 5, 20)
     assert plain[request].speaking.any()
     assert not moved[request].speaking.any()
-    assert moved._clip(request, Draws(0)).audio[0] != plain._clip(request, None).audio[0]
+    assert moved._clip(request, Draws(0))[0].audio[0] != plain._clip(request, None)[0].audio[0]
 
 
 def test_only_what_speaks_is_moved_and_not_when_it_must_stay() -> None:
@@ -112,8 +112,8 @@ def test_only_what_speaks_is_moved_and_not_when_it_must_stay() -> None:
     plain = Examples(dataset, config)
     draws = Draws(0)
     silent, kept = Request(1, 5, 20), Request(0, 5, 20, in_sync=True)
-    assert np.array_equal(examples._clip(silent, draws).audio, plain._clip(silent, None).audio)
-    assert np.array_equal(examples._clip(kept, draws).audio, plain._clip(kept, None).audio)
+    assert np.array_equal(examples._clip(silent, draws)[0].audio, plain._clip(silent, None)[0].audio)
+    assert np.array_equal(examples._clip(kept, draws)[0].audio, plain._clip(kept, None)[0].audio)
 
 
 def test_region_cuts_before_resizing() -> None:

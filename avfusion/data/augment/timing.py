@@ -56,6 +56,11 @@ class Timing:
         return self.percent == 100 and self.shift_samples == 0
 
     @property
+    def places(self) -> NDArray[np.float64]:
+        """``(T,)`` where in the track each picture is taken, in frames."""
+        return self.first_frame + np.arange(self.num_frames, dtype=np.float64) * (self.percent / 100)
+
+    @property
     def _picture_frames(self) -> int:
         """Frames of the track that the pictures need, one beyond the last to blend with."""
         return math.ceil(self.num_frames * self.percent / 100) + (self.percent != 100)
@@ -87,7 +92,7 @@ class Timing:
         """
         if self.as_it_is:
             return source
-        place = self.first_frame - source_first + np.arange(self.num_frames) * (self.percent / 100)
+        place = self.places - source_first
         last = len(source.speaking) - 1
         nearest = np.minimum((place + 0.5).astype(int), last)
         sound_first, sound_count = self._sound

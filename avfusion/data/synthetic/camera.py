@@ -40,7 +40,7 @@ class Occluder:
     """A thing that hides part of the face for a while.
 
     Attributes:
-        kind: one of ``OCCLUDERS``.
+        kind: one of ``OCCLUDERS``, or ``board``.
         start_s, end_s: it can be seen between these times only, and is in place ``TRAVEL_S`` after and before them.
         u, v: where its middle rests, in view units.
         from_u, from_v: where it comes from and goes to, outside the view.
@@ -82,6 +82,7 @@ class Camera:
         grain: standard deviation of the sensor noise in grey levels.
         compression: 0 = none .. 1 = strong, with visible 8 x 8 blocks.
         occluder: what gets in the way, or None.
+        boards: what hides the whole face now and then.
     """
 
     face_px: float
@@ -92,6 +93,7 @@ class Camera:
     grain: float
     compression: float
     occluder: Occluder | None
+    boards: tuple[Occluder, ...] = ()
 
 
 def random_occluder(rng: np.random.Generator, num_frames: int) -> Occluder:
@@ -167,6 +169,13 @@ def _cup(u: NDArray[np.float32], v: NDArray[np.float32]) -> tuple[NDArray[np.flo
     return np.minimum(body, handle).astype(np.float32), light.astype(np.float32)
 
 
+def _board(u: NDArray[np.float32], v: NDArray[np.float32]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """Signed distance and light of a plain square."""
+    return np.maximum(np.abs(u), np.abs(v)) - np.float32(1.0), np.ones(
+        np.broadcast_shapes(u.shape, v.shape), np.float32
+    )
+
+
 def cover_up(grey: NDArray[np.float32], occluder: Occluder | None) -> None:
     """Paints the occluder over ``(T, N, N)`` pictures in place, in the frames in which it can be seen."""
     if occluder is None:
@@ -175,7 +184,7 @@ def cover_up(grey: NDArray[np.float32], occluder: Occluder | None) -> None:
     axis = ((np.arange(size) + 0.5) / size * 2 - 1).astype(np.float32)
     edge = 2.5 / size / occluder.size
     cosine, sine = np.float32(np.cos(occluder.tilt)), np.float32(np.sin(occluder.tilt))
-    draw = {"hand": _hand, "microphone": _microphone, "cup": _cup}[occluder.kind]
+    draw = {"hand": _hand, "microphone": _microphone, "cup": _cup, "board": _board}[occluder.kind]
     for frame, (middle_u, middle_v) in zip(*occluder.places(len(grey)), strict=True):
         x = (axis[None, :] - np.float32(middle_u)) / np.float32(occluder.size)
         y = (axis[:, None] - np.float32(middle_v)) / np.float32(occluder.size)

@@ -280,5 +280,6 @@ def render_face(
         moves = {name: getattr(head, name)[frames] for name in head.__dataclass_fields__}
         shape = _mouth_shape(face, mouth, frames)
         grey[frames] = _draw_chunk(portrait, room, face, HeadMovement(**moves), shape, camera.light_right)
-    cover_up(grey, camera.occluder)
+    for occluder in (camera.occluder, *camera.boards):
+        cover_up(grey, occluder)
     return photograph(rng, grey, camera, crop_size)

@@ -11,6 +11,7 @@ from collections.abc import Callable
 import numpy as np
 
 from avfusion.data.synthetic.draft import BACKGROUNDS, OVERLAP_DB, Draft, Scene
+from avfusion.data.synthetic.returning import returning
 
 
 def _solo(draft: Draft) -> None:
@@ -134,6 +135,7 @@ RECIPES: dict[str, Callable[[Draft], None]] = {
     "yawning": _busy_mouth("yawning"),
     "background": _background,
     "silence": _silence,
+    "returning": returning,
 }
 
 ROLES = tuple(RECIPES)
@@ -157,7 +159,7 @@ SCENES_PER_BLOCK: dict[str, int] = {
     "background": 1,
     "silence": 1,
 }
-"""How often each role comes in every 26 scenes."""
+"""How often each role comes in every 26 scenes; ``returning`` needs long ones and comes only where it is named."""
 
 
 def plan_scene(rng: np.random.Generator, role: str, num_frames: int, turn: int = 0, espeak: float = 0.0) -> Scene:

@@ -67,7 +67,7 @@ class FaceTruth:
         said, said_s: phones that the mouth makes, and ``(N, 2)`` the times at which it makes them in the picture.
         blinks_s: times at which the lids are shut.
         face_px: side of the face in the picture.
-        occluded_s: ``(0 or 1, 2)`` when something hides part of the face.
+        occluded_s: ``(N, 2)`` when something hides part of the face, or all of it.
     """
 
     entity_id: str
@@ -160,8 +160,8 @@ def _voice_truth(scene: Scene, voice: HeardVoice, entity_id: str, sound: NDArray
 def _face_truth(scene: Scene, number: int, entity_id: str) -> FaceTruth:
     face: ShownFace = scene.faces[number]
     said, said_s = ((), np.zeros((0, 2))) if face.said is None else _phones(face.said, scene.scene_s)
-    occluder = face.camera.occluder
-    hidden_s = [] if occluder is None else [(occluder.start_s, occluder.end_s)]
+    hiding = [face.camera.occluder] if face.camera.occluder else []
+    hidden_s = [(occluder.start_s, occluder.end_s) for occluder in (*hiding, *face.camera.boards)]
     return FaceTruth(
         entity_id=entity_id,
         motion=face.motion,
