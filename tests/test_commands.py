@@ -175,7 +175,7 @@ def test_resuming_a_finished_run_trains_nothing_more(
         ("eval", ["--labels", "a.csv"], 2, "--labels belongs to a score file; give that with --scores=CSV"),
         ("eval", ["--scores", "a.csv", "--labels", "b.csv", "--split=val"], 2, "--scores goes without the folder"),
         ("eval", ["--scores", "a.csv", "--labels", "b.csv", "--train.lr=1"], 2, "--train.lr=1: a score file is judged"),
-        ("eval", ["--scores", "a.csv", "--labels", "b.csv", "--rttm", "c"], 2, "go with --diarization"),
+        ("eval", ["--scores", "a.csv", "--labels", "b.csv", "--rttm", "c"], 2, "only with --diarization; add it"),
         ("eval", ["--scores", "a.csv", "--diarization", "--against", "c.csv"], 2, "--diarization goes with"),
         ("eval", ["--scores", "a", "--labels", "b", "--protocol=asw", "--against=c"], 2, "go with --protocol=ava"),
         ("eval", ["runs/a", "runs/b", "--suite=robustness"], 2, "leave out --suite and --checkpoint"),

@@ -91,7 +91,8 @@ def test_the_last_override_wins() -> None:
         ("--epochs=3", "epochs: no such key. Did you mean 'train.epochs'?"),
         (
             "--model.heads=8",
-            "model.heads: no such key. Did you mean 'model.fusion.heads' or 'model.speaker.heads' or 'model.temporal.heads'?",
+            "model.heads: no such key. Did you mean 'model.fusion.heads' or 'model.speaker.heads' or"
+            " 'model.temporal.heads'?",
         ),
         ("--zzz=3", "zzz: no such key. The keys at the top are run, data, model, train, report, diarization, wandb."),
         ("--train.epochs=many", "train.epochs: expected a whole number, found 'many' (from --train.epochs=many)"),
