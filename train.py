@@ -123,6 +123,7 @@ def open_data(config: Config, resume_dir: Path | None, world: World) -> tuple[Cl
     from avfusion.data.augment.folders import open_folders
     from avfusion.data.open import open_splits
     from avfusion.models import build_model
+    from avfusion.models.imagenet import fetch_imagenet
     from avfusion.training.run_folder import read_skipped
 
     splits = [config.data.train_split, config.data.val_split]
@@ -132,6 +133,8 @@ def open_data(config: Config, resume_dir: Path | None, world: World) -> tuple[Cl
         open_folders(config.data.augment)  # a wrong one is told before anything is written
         if config.train.encoders is not None and resume_dir is None:
             load_encoders(build_model(config.model, config.data.num_mels), Path(config.train.encoders))
+        elif config.model.visual.weights is not None and resume_dir is None:
+            fetch_imagenet()
         world.broadcast({split: dataset.skipped for split, dataset in zip(splits, opened, strict=True)})
     else:
         kept = world.broadcast(None)

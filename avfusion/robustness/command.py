@@ -201,7 +201,8 @@ def about(model: ActiveSpeakerDetector, own: Config) -> dict[str, Any]:
         "modality": own.model.modality,
         "parameters": sum(parameter.numel() for parameter in model.parameters()),
     }
-    return found | ({"fusion": own.model.fusion.kind} if own.model.modality == "audio_visual" else {})
+    kind = own.model.fusion.kind if own.model.kind == "avfusion" else own.model.kind
+    return found | ({"fusion": kind} if own.model.modality == "audio_visual" else {})
 
 
 def notes_of(dataset: ClipDataset, clips: ClipDataset, families: set[str]) -> list[str]:

@@ -33,6 +33,8 @@ from avfusion.data.preload import render_ahead
 from avfusion.distributed import ALONE, World
 from avfusion.errors import AvfusionError, UsageError
 from avfusion.models import build_model
+from avfusion.models.imagenet import load_imagenet
+from avfusion.models.memory import step_memory
 from avfusion.scoring import pick_device, score_tracks
 from avfusion.training.epoch_report import EpochReport
 from avfusion.training.logger import RunLogger
@@ -89,6 +91,8 @@ class Trainer:
             load_weights(self.model, found[1]["model"], found[0])
         elif config.train.encoders is not None:
             load_encoders(self.model, Path(config.train.encoders))
+        elif config.model.visual.weights is not None:
+            load_imagenet(self.model)
         self.stepper = Stepper(self.model, config, self.device, self.total_steps, world)
         self.progress = Progress()
         if world.rank:
@@ -110,6 +114,7 @@ class Trainer:
             f"{parameters / 1e6:.2f} M parameters on {self.device}{processes}; {len(self.examples)} training tracks,"
             f" {len(self.val_examples)} validation tracks, {self.epochs} epochs, {self.total_steps} steps"
         )
+        self._say(f"memory of a step, estimated: {step_memory(self.config)}")
         for examples in (self.examples, self.val_examples):
             render_ahead(examples)
         report = EpochReport(self.config, self.val_examples, self.device) if self.world.is_main else None
