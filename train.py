@@ -125,6 +125,7 @@ def open_data(config: Config, resume_dir: Path | None, world: World) -> tuple[Cl
     from avfusion.data.left_out import read_skipped
     from avfusion.data.open import open_splits
     from avfusion.models import build_model
+    from avfusion.models.imagenet import fetch_imagenet
 
     splits = [config.data.train_split, config.data.val_split]
     if world.is_main:
@@ -135,6 +136,8 @@ def open_data(config: Config, resume_dir: Path | None, world: World) -> tuple[Cl
             model = build_model(config.model, config.data.num_mels)
             for note in load_encoders(model, Path(config.train.encoders), config.data):
                 print(f"note: {one_line(note)}", file=sys.stderr)
+        elif config.model.visual.weights is not None and resume_dir is None:
+            fetch_imagenet()
         world.broadcast({split: dataset.skipped for split, dataset in zip(splits, opened, strict=True)})
     else:
         kept = world.broadcast(None)

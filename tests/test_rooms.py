@@ -36,9 +36,12 @@ ALLOWED = {
     "robustness": BASE
     | {"config", "models", "checkpoint", "data", "media", "tracks", "scoring", "evaluation", "offsets"},
     "alignment": BASE | {"config", "models", "checkpoint", "data", "tracks", "evaluation", "scoring"},
+    "inference": BASE | {"config", "models", "checkpoint", "media", "faces", "data", "scoring", "alignment", "tracks"},
     "training": BASE
     | {"config", "models", "checkpoint", "data", "tracks", "scoring", "evaluation", "alignment", "offsets"},
 }
+# A command that lies in a room and is imported by nothing: what it may use beyond the room.
+COMMANDS = {"models/export.py": {"checkpoint", "media"}}
 
 
 def imported_rooms(file: Path) -> set[str]:
@@ -58,15 +61,16 @@ def test_rooms_import_only_the_rooms_above_them() -> None:
         if room == "__init__":
             continue
         assert room in ALLOWED, f"{room} is no room of the design: add it to the table"
-        faults += [
-            f"{file.relative_to(PACKAGE)} imports {other}" for other in imported_rooms(file) - ALLOWED[room] - {room}
-        ]
+        name = file.relative_to(PACKAGE).as_posix()
+        allowed = ALLOWED[room] | COMMANDS.get(name, set())
+        faults += [f"{name} imports {other}" for other in imported_rooms(file) - allowed - {room}]
     assert not faults, faults
 
 
 def test_commands_are_imported_by_nothing() -> None:
     for file in PACKAGE.rglob("*.py"):
         text = file.read_text(encoding="utf-8")
+        assert "from avfusion.models.export import" not in text
         assert "import data_prep" not in text
         assert "from data_prep" not in text
 

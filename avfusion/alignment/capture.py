@@ -34,6 +34,7 @@ from avfusion.tracks import FaceTrack
 Scores = NDArray[np.float32]
 
 LONGEST_FIGURE_FRAMES = 250
+COARSE_WARNING = "keys are 40 ms of sound: the 10 ms within one share its weight, and no lag is known more finely"
 BATCH_FRAMES = 1000  # weights need 16 A bytes a frame for 4 heads: 50 MB for a batch of tracks of 30 s
 
 Change = Callable[[Example, int], Example]
@@ -257,7 +258,8 @@ def capture_clip(
 
 def model_warnings(config: Config) -> list[str]:
     """What to know of a model before anything is read out of its maps."""
-    return map_warnings(config.model.fusion.audio_bypass, terms_on(config.train.loss))
+    coarse = [COARSE_WARNING] if config.model.fusion.key_hz < AUDIO_HZ else []
+    return map_warnings(config.model.fusion.audio_bypass, terms_on(config.train.loss)) + coarse
 
 
 def pick_examples(tracks: Sequence[FaceTrack], per_role: int) -> list[int]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import is_dataclass
 from typing import Any, cast, get_args, get_origin, get_type_hints
 
@@ -18,6 +18,21 @@ LEAST_RESYNC_MS = 320  # data/augment/timing.py
 
 MAX_LAG_FRAMES = 25
 SYNC_FRAMES = 14  # of a clip: 8 that a shift is judged by and 3 at either end, which are left out
+
+# What a model of the field is built of, and the measures of attention take from the configuration.
+FIXED_BY_KIND: dict[str, dict[str, Any]] = {
+    "talknet_style": {
+        "fusion.kind": "cross_attention", "fusion.layers": 1, "fusion.window_s": None, "fusion.key_hz": 25,
+        "fusion.positions": False, "fusion.null_key": False, "fusion.qk_norm": False, "fusion.audio_bypass": True,
+        "speaker.layers": 0, "temporal.window_s": None,
+    },
+    "light_style": {
+        "visual.kind": "small", "fusion.kind": "sum", "fusion.layers": 1, "speaker.layers": 0,
+        "temporal.window_s": None,
+    },
+}  # fmt: skip
+MAX_VISUAL_REACH = 3  # video frames
+STEM_REACH = {"small": 1, "resnet18": 2}
 
 _WORDS = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
 
@@ -50,6 +65,10 @@ def _convert(value: Any, kind: Any) -> Any:
     raise ValueError
 
 
+def _listed(choices: Sequence[str | int | None]) -> str:
+    return ", ".join("null" if choice is None else str(choice) for choice in choices)
+
+
 def checked_config(values: Mapping[str, Any], origins: Mapping[str, str]) -> Config:
     """Every value in its type and within its limits, as a Config."""
     checked: dict[str, Any] = {}
@@ -59,13 +78,14 @@ def checked_config(values: Mapping[str, Any], origins: Mapping[str, str]) -> Con
         try:
             value = checked[key] = _convert(values[key], leaf.type)
         except (ValueError, OverflowError):  # a whole number of 400 digits fits no float
-            expected = f"one of {', '.join(map(str, choices))}" if choices else _describe(leaf.type)
+            expected = f"one of {_listed(choices)}" if choices else _describe(leaf.type)
             hint = "; put it in quotes" if expected == "text" and not isinstance(values[key], list | dict) else ""
             raise ConfigError(f"{key}: expected {expected}, found {show(values[key])}{hint}{origin}") from None
         if choices and value not in choices:
-            near = difflib.get_close_matches(value, choices, n=1) if isinstance(value, str) else []
+            words = [choice for choice in choices if isinstance(choice, str)]
+            near = difflib.get_close_matches(value, words, n=1) if isinstance(value, str) else []
             hint = f". Did you mean {near[0]!r}?" if near else ""
-            raise ConfigError(f"{key}: expected one of {', '.join(map(str, choices))}, found {value!r}{origin}{hint}")
+            raise ConfigError(f"{key}: expected one of {_listed(choices)}, found {value!r}{origin}{hint}")
         _check_range(key, value, leaf.limits, origin)
     config: Config = _construct(Config, "", checked)
     _check_agreement(config)
@@ -101,13 +121,45 @@ def _construct(section: type, prefix: str, values: Mapping[str, Any]) -> Any:
 
 def _check_agreement(config: Config) -> None:
     """Figures that are right one by one and wrong together. Raises ConfigError."""
+    _check_kind(config.model)
     _check_heads(config.model)
     _check_reach(config.model)
+    _check_causal(config.model)
     _check_data(config.data)
     _check_loss(config.train.loss)
     _check_attention_losses(config.train.loss, config.model)
     _check_sync(config)
     _check_diarization(config.diarization)
+
+
+def _check_kind(model: ModelConfig) -> None:
+    """The models of the field are what they are; weights of ImageNet fit a ResNet."""
+    visual = model.visual
+    if visual.weights is not None and visual.kind != "resnet18":
+        raise ConfigError(
+            f"model.visual.weights: {visual.weights} has weights for resnet18, but model.visual.kind is {visual.kind};"
+            " set it to null, or add --model.visual.kind=resnet18"
+        )
+    if model.kind not in FIXED_BY_KIND:
+        return
+    differs = []
+    for key, expected in FIXED_BY_KIND[model.kind].items():
+        section, name = key.split(".")
+        if getattr(getattr(model, section), name) != expected:
+            differs.append(f"--model.{key}={str(expected).lower() if isinstance(expected, bool) else expected}")
+    if differs:
+        raise ConfigError(
+            f"model.kind: {model.kind} is built otherwise; begin with configs/{model.kind}.yaml, or add"
+            f" {' '.join(differs)}".replace("=None", "=null")
+        )
+    if model.causal:
+        raise ConfigError(f"model.causal: {model.kind} looks over whole tracks and cannot be causal; set it to false")
+    if model.temporal.layers < 1:
+        raise ConfigError(f"model.temporal.layers: {model.kind} needs at least 1, found {model.temporal.layers}")
+    if len(model.audio.channels) < 2:
+        raise ConfigError(
+            f"model.audio.channels: {model.kind} halves time in its first two stages, found {model.audio.channels}"
+        )
 
 
 def _check_heads(model: ModelConfig) -> None:
@@ -140,6 +192,13 @@ def _check_reach(model: ModelConfig) -> None:
     for key, channels in (("visual", model.visual.channels), ("audio", model.audio.channels)):
         if not channels or min(channels) < 1:
             raise ConfigError(f"model.{key}.channels: expected one width of at least 1 per stage, found {channels}")
+    stem, beside = STEM_REACH[model.visual.kind], model.visual.temporal_kernel // 2
+    if stem + beside > MAX_VISUAL_REACH:
+        raise ConfigError(
+            f"model.visual.temporal_kernel: the stem of {model.visual.kind} sees {stem} frames on either side and a"
+            f" kernel of {model.visual.temporal_kernel} sees {beside}, together {stem + beside}; expected at most"
+            f" {MAX_VISUAL_REACH} (120 ms): --model.visual.temporal_kernel={2 * (MAX_VISUAL_REACH - stem) + 1}"
+        )
     stages, kernel = len(model.audio.channels), model.audio.temporal_kernel
     reach = stages + kernel // 2
     if reach > MAX_AUDIO_REACH:
@@ -147,6 +206,14 @@ def _check_reach(model: ModelConfig) -> None:
             f"model.audio.channels: {stages} stages see {stages} audio frames on either side and temporal_kernel "
             f"{kernel} sees {kernel // 2}, together {reach}; expected at most {MAX_AUDIO_REACH}, so that with the "
             "12.5 ms of the spectrogram's window the reach stays within 120 ms"
+        )
+
+
+def _check_causal(model: ModelConfig) -> None:
+    if model.lookahead_frames and not model.causal:
+        raise ConfigError(
+            f"model.lookahead_frames: {model.lookahead_frames} is for a causal model, but model.causal is false, and"
+            " the model looks ahead as far as its windows reach; set model.causal=true, or this to 0"
         )
 
 

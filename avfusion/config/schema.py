@@ -109,6 +109,10 @@ class DataConfig:
 class VisualConfig:
     """Face pictures to embeddings: 2D convolutions per frame, then a short convolution over time."""
 
+    kind: str = _choice("small", "resnet18")  # resnet18 has its own channels and blocks, and a stem that sees ±2 frames
+    # Of resnet18: null starts from nothing, with group norm; imagenet from torchvision's weights, with the statistics
+    # of their batch norm held as they are.
+    weights: str | None = field(default=None, metadata={"choices": (None, "imagenet")})
     channels: list[int] = field(
         default_factory=lambda: [16, 32, 48, 64]
     )  # one stage each, every stage halves the picture
@@ -128,7 +132,7 @@ class AudioConfig:
 class FusionConfig:
     """How sound meets picture."""
 
-    kind: str = _choice("cross_attention", "concat")
+    kind: str = _choice("cross_attention", "concat", "sum")  # sum: picture plus sound of the frame, nothing learnt
     layers: int = _number(1, low=1)
     heads: int = _number(4, low=1)
     window_s: float | None = 0.5  # each frame hears ± this many seconds; null: the whole scene
@@ -162,9 +166,13 @@ class TemporalConfig:
 class ModelConfig:
     """The active-speaker detector."""
 
+    # talknet_style and light_style are models of the field (models/baselines); they fix some of the keys below.
+    kind: str = _choice("avfusion", "talknet_style", "light_style")
     modality: str = _choice("audio_visual", "video", "audio")  # the last two are baselines
     embed_dim: int = _number(128, low=8)
     dropout: float = _number(0.1, low=0, high=0.9)
+    causal: bool = False  # a score depends on nothing later than the picture and sound of lookahead_frames later
+    lookahead_frames: int = _number(0, low=0, high=25)  # video frames of 40 ms, of a causal model
     # Where the contrastive loss compares sound and picture: in projections of their own, or in the queries and keys of
     # the first fusion layer (models without attention use projections all the same).
     contrast: str = _choice("projection", "attention")

@@ -76,6 +76,7 @@ class MultiHeadSelfAttention(AttentionModule):
         num_heads: H.
         hz: frames per second; needed for a window or rotary positions.
         window_s: attend within ± this many seconds; None for everywhere.
+        ahead_s: but not further after the frame than this many; None for as far as before it.
         rotary: rotary positions in seconds.
         qk_norm: RMS norm of queries and keys with a learned scale per head.
         dropout: probability of dropping a weight in training.
@@ -92,6 +93,7 @@ class MultiHeadSelfAttention(AttentionModule):
         *,
         hz: float | None = None,
         window_s: float | None = None,
+        ahead_s: float | None = None,
         rotary: bool = False,
         qk_norm: bool = False,
         dropout: float = 0.0,
@@ -100,7 +102,7 @@ class MultiHeadSelfAttention(AttentionModule):
         super().__init__()
         self.num_heads = num_heads
         self.head_dim = head_dim(embed_dim, num_heads, rotary)
-        self.rates_hz, self.window = clock(hz, hz, window_s, rotary, needed="hz")
+        self.rates_hz, self.window = clock(hz, hz, window_s, rotary, needed="hz", ahead_s=ahead_s)
         self.rotary = rotary
         self.dropout = dropout
         self.qkv = nn.Linear(embed_dim, 3 * embed_dim, bias=bias)

@@ -6,6 +6,7 @@ Shapes: ``B`` batch, ``T`` frames (``Tq`` of queries, ``Tk`` of keys), ``H`` hea
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import torch
@@ -86,11 +87,18 @@ def head_dim(embed_dim: int, num_heads: int, rotary: bool) -> int:
 
 
 def clock(
-    query_hz: float | None, key_hz: float | None, window_s: float | None, rotary: bool, needed: str
+    query_hz: float | None,
+    key_hz: float | None,
+    window_s: float | None,
+    rotary: bool,
+    needed: str,
+    ahead_s: float | None = None,
 ) -> tuple[tuple[float, float] | None, Window | None]:
     """The two rates where both are known, and the window where one is wanted."""
     if query_hz is None or key_hz is None:
-        if rotary or window_s is not None:
+        if rotary or window_s is not None or ahead_s is not None:
             raise ValueError(f"a window or rotary positions are in seconds: give {needed}")
         return None, None
-    return (query_hz, key_hz), None if window_s is None else Window(window_s, query_hz, key_hz)
+    if window_s is None and ahead_s is None:
+        return (query_hz, key_hz), None
+    return (query_hz, key_hz), Window(math.inf if window_s is None else window_s, query_hz, key_hz, ahead_s)

@@ -46,6 +46,7 @@ class MultiHeadCrossAttention(AttentionModule):
         query_hz: frames of ``x`` per second; needed, with ``key_hz``, for a window or rotary positions.
         key_hz: frames of ``context`` per second.
         window_s: attend within ± this many seconds; None for everywhere.
+        ahead_s: but not further after the query than this many; None for as far as before it.
         rotary: rotary positions in seconds on both streams.
         qk_norm: RMS norm of queries and keys with a learned scale per head.
         null_key: a learned key with a zero value for every head.
@@ -66,6 +67,7 @@ class MultiHeadCrossAttention(AttentionModule):
         query_hz: float | None = None,
         key_hz: float | None = None,
         window_s: float | None = None,
+        ahead_s: float | None = None,
         rotary: bool = False,
         qk_norm: bool = False,
         null_key: bool = False,
@@ -77,14 +79,15 @@ class MultiHeadCrossAttention(AttentionModule):
         self.num_heads, self.key_pool = num_heads, key_pool
         self.head_dim = head_dim(embed_dim, num_heads, rotary)
         key_hz = None if key_hz is None else key_hz / key_pool
-        self.rates_hz, self.window = clock(query_hz, key_hz, window_s, rotary, needed="query_hz and key_hz")
+        self.rates_hz, self.window = clock(query_hz, key_hz, window_s, rotary, "query_hz and key_hz", ahead_s)
         self.rotary = rotary
         self.dropout = dropout
         self.query = nn.Linear(embed_dim, embed_dim, bias=bias)
         self.key_value = nn.Linear(embed_dim if context_dim is None else context_dim, 2 * embed_dim, bias=bias)
         self.norm = HeadNorm(num_heads) if qk_norm else None
         self.null_key = nn.Parameter(torch.zeros(num_heads, self.head_dim)) if null_key else None
-        keys_in_reach = TYPICAL_KEYS if window_s is None else 2 * window_s * (key_hz or 0.0) + 1
+        span_s = 0.0 if window_s is None else window_s + (window_s if ahead_s is None else ahead_s)
+        keys_in_reach = TYPICAL_KEYS if window_s is None else span_s * (key_hz or 0.0) + 1
         self.null_bias = nn.Parameter(torch.full((num_heads,), math.log(keys_in_reach))) if null_key else None
         self.out = nn.Linear(embed_dim, embed_dim, bias=bias and not null_key)
         self._edits: list[HeadEdit] = []  # filled by head_edit.edit_heads, and only inside its block

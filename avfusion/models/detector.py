@@ -18,11 +18,18 @@ from torch.nn import functional as F
 from avfusion.clock import AUDIO_FRAMES_PER_VIDEO_FRAME, AUDIO_HZ, VIDEO_HZ
 from avfusion.config import ModelConfig
 from avfusion.models.audio import AudioEncoder
-from avfusion.models.fusion import ConcatFusion, CrossAttentionFusion, pool_to_video_rate
+from avfusion.models.baselines.light_style import light_parts
+from avfusion.models.baselines.talknet_style import talknet_parts
+from avfusion.models.fusion import ConcatFusion, CrossAttentionFusion, SumFusion, pool_to_video_rate
 from avfusion.models.layers import normal_scores
+from avfusion.models.pieces import encode
+from avfusion.models.reach import look_ahead
 from avfusion.models.speaker import SpeakerAttention
 from avfusion.models.temporal import TemporalBlock
 from avfusion.models.visual import VisualEncoder
+from avfusion.models.visual_resnet import ResNetEncoder
+
+PIECE_FRAMES = 500  # of video, that the encoders take at once of a long track
 
 
 @dataclass
@@ -63,27 +70,29 @@ class ActiveSpeakerDetector(nn.Module):
         speaker: layers between the faces of a scene, after the fusion; none for faces that do not know of each other.
         contrast_attention: compare sound and picture in the queries and keys of the first fusion layer, where that has
             any, and not in projections; ``E`` is ``D`` then.
+        fused_dim: width of what fusion and temporal blocks give; None for ``D``.
     """
 
     def __init__(
         self,
-        visual: VisualEncoder,
-        audio: AudioEncoder,
-        fusion: list[nn.Module],
-        temporal: list[TemporalBlock],
+        visual: nn.Module,
+        audio: nn.Module,
+        fusion: Sequence[nn.Module],
+        temporal: Sequence[nn.Module],
         embed_dim: int,
         contrast_dim: int,
         modality: str = "audio_visual",
         speaker: Sequence[SpeakerAttention] = (),
         contrast_attention: bool = False,
+        fused_dim: int | None = None,
     ) -> None:
         super().__init__()
         self.modality, self.embed_dim = modality, embed_dim
         self.visual, self.audio = visual, audio
         self.fusion, self.temporal = nn.ModuleList(fusion), nn.ModuleList(temporal)
         self.speaker = nn.ModuleList(speaker)
-        self.head_norm = nn.LayerNorm(embed_dim)
-        self.head = nn.Linear(embed_dim, 1)
+        self.head_norm = nn.LayerNorm(fused_dim or embed_dim)
+        self.head = nn.Linear(fused_dim or embed_dim, 1)
         self.audio_head, self.video_head = nn.Linear(embed_dim, 1), nn.Linear(embed_dim, 1)
         attends = modality == "audio_visual" and isinstance(fusion[0], CrossAttentionFusion)
         self.contrast_attention = contrast_attention and attends
@@ -117,14 +126,37 @@ class ActiveSpeakerDetector(nn.Module):
         _, faces, frames = crops.shape[:3]
         if log_mel.shape[1] != frames * AUDIO_FRAMES_PER_VIDEO_FRAME:
             raise ValueError(f"{frames} video frames need {frames * 4} audio frames, found {log_mel.shape[1]}")
-        face_mask = None if frame_mask is None else rearrange(frame_mask, "b s t -> (b s) t")
         # A baseline of one stream is not slowed down by the other: that one stays empty.
         heard = log_mel.new_zeros(*log_mel.shape[:2], self.embed_dim)
         seen = log_mel.new_zeros(crops.shape[0] * faces, frames, self.embed_dim)
         if self.modality != "video":
-            heard = self.audio(log_mel, audio_mask)
+            heard = encode(self.audio, log_mel, audio_mask, PIECE_FRAMES * AUDIO_FRAMES_PER_VIDEO_FRAME)
         if self.modality != "audio":
-            seen = self.visual(rearrange(crops, "b s t y x -> (b s) t y x"), face_mask)
+            face_mask = None if frame_mask is None else rearrange(frame_mask, "b s t -> (b s) t")
+            seen = encode(self.visual, rearrange(crops, "b s t y x -> (b s) t y x"), face_mask, PIECE_FRAMES)
+        return self.decide(seen, heard, frame_mask, audio_mask, need_alignment, need_audio_100hz)
+
+    def decide(
+        self,
+        seen: Tensor,
+        heard: Tensor,
+        frame_mask: Tensor | None = None,
+        audio_mask: Tensor | None = None,
+        need_alignment: bool = False,
+        need_audio_100hz: bool = False,
+    ) -> Detection:
+        """All that comes after the encoders.
+
+        Args:
+            seen: ``(B S, T, D)`` pictures; zeros for a model that does not see.
+            heard: ``(B, 4 T, D)`` sound; zeros for a model that does not hear.
+            frame_mask: as in :meth:`forward`, and so all that follow.
+            audio_mask: ``(B, 4 T)``.
+            need_alignment: also return the attention's weights.
+            need_audio_100hz: also return the embedding of the sound at 100 Hz.
+        """
+        faces, frames = seen.shape[0] // heard.shape[0], seen.shape[1]
+        face_mask = None if frame_mask is None else rearrange(frame_mask, "b s t -> (b s) t")
         heard_by_face = repeat(heard, "b a d -> (b s) a d", s=faces)
         mask_by_face = None if audio_mask is None else repeat(audio_mask, "b a -> (b s) a", s=faces)
         heard_at_frames = pool_to_video_rate(heard, frames)
@@ -182,12 +214,17 @@ def build_model(config: ModelConfig, num_mels: int) -> ActiveSpeakerDetector:
         config: the ``model`` section.
         num_mels: mel bins of the sound, ``data.num_mels``.
     """
-    dim, dropout = config.embed_dim, config.dropout
+    if config.kind != "avfusion":
+        return _baseline(config, num_mels)
+    dim, dropout, ahead = config.embed_dim, config.dropout, look_ahead(config)
     fusion: list[nn.Module] = []
     if config.modality == "audio_visual":
         for _ in range(config.fusion.layers):
             if config.fusion.kind == "concat":
                 fusion.append(ConcatFusion(dim, dropout))
+                continue
+            if config.fusion.kind == "sum":
+                fusion.append(SumFusion())
                 continue
             fusion.append(
                 CrossAttentionFusion(
@@ -197,6 +234,7 @@ def build_model(config: ModelConfig, num_mels: int) -> ActiveSpeakerDetector:
                     key_hz=AUDIO_HZ,
                     key_pool=AUDIO_HZ // config.fusion.key_hz,
                     window_s=config.fusion.window_s,
+                    ahead_s=ahead.fusion_s,
                     positions=config.fusion.positions,
                     null_key=config.fusion.null_key,
                     qk_norm=config.fusion.qk_norm,
@@ -213,13 +251,14 @@ def build_model(config: ModelConfig, num_mels: int) -> ActiveSpeakerDetector:
             kernel=config.temporal.kernel,
             attention_first=config.temporal.order == "attention_first",
             dropout=dropout,
+            causal=ahead.causal,
         )
         for _ in range(config.temporal.layers)
     ]
     speaker = [SpeakerAttention(dim, config.speaker.heads, dropout) for _ in range(config.speaker.layers)]
     return ActiveSpeakerDetector(
-        VisualEncoder(dim, config.visual.channels, config.visual.blocks, config.visual.temporal_kernel, dropout),
-        AudioEncoder(dim, num_mels, config.audio.channels, config.audio.temporal_kernel, dropout),
+        _visual_encoder(config),
+        AudioEncoder(dim, num_mels, config.audio.channels, config.audio.temporal_kernel, dropout, ahead.audio_frames),
         fusion,
         temporal,
         dim,
@@ -230,13 +269,56 @@ def build_model(config: ModelConfig, num_mels: int) -> ActiveSpeakerDetector:
     )
 
 
+def _visual_encoder(config: ModelConfig) -> VisualEncoder | ResNetEncoder:
+    visual, dim, dropout, ahead = config.visual, config.embed_dim, config.dropout, look_ahead(config).visual_frames
+    if visual.kind == "resnet18":
+        return ResNetEncoder(dim, visual.temporal_kernel, dropout, ahead, fixed_statistics=visual.weights is not None)
+    return VisualEncoder(dim, visual.channels, visual.blocks, visual.temporal_kernel, dropout, ahead)
+
+
+def _baseline(config: ModelConfig, num_mels: int) -> ActiveSpeakerDetector:
+    """A model of the field: the same detector of other parts."""
+    fuses = config.modality == "audio_visual"
+    if config.kind == "talknet_style":
+        parts = talknet_parts(
+            _visual_encoder(config),
+            config.embed_dim,
+            audio_channels=config.audio.channels,
+            fusion_heads=config.fusion.heads,
+            layers=config.temporal.layers,
+            heads=config.temporal.heads,
+            fuses=fuses,
+            dropout=config.dropout,
+        )
+    else:
+        parts = light_parts(
+            config.embed_dim,
+            visual_channels=config.visual.channels,
+            audio_channels=config.audio.channels,
+            layers=config.temporal.layers,
+        )
+    return ActiveSpeakerDetector(
+        parts.visual,
+        parts.audio,
+        [parts.fusion] if fuses else [],
+        parts.temporal,
+        config.embed_dim,
+        config.contrast_dim,
+        config.modality,
+        contrast_attention=config.contrast == "attention",
+        fused_dim=parts.fused_dim,
+    )
+
+
 def context_frames(config: ModelConfig) -> int | None:
     """Video frames before and after a frame that can change its score; None when the whole track can.
 
-    The reach of the encoders (at most 3 frames each), of every fusion window and of every temporal block add up.
+    The reach of the encoders (at most 3 frames each), of every fusion window and of every temporal block add up. A
+    causal model, whose convolutions see before the frame what others see on either side, reaches further back.
     """
     windows = [config.fusion.window_s] * config.fusion.layers + [config.temporal.window_s] * config.temporal.layers
     if any(window is None for window in windows):
         return None
     reach = math.ceil(sum(window for window in windows if window is not None) * VIDEO_HZ)
-    return reach + 3 + 3 + config.temporal.layers * (config.temporal.kernel // 2)
+    sides = 2 if config.causal else 1
+    return reach + sides * (3 + 3 + config.temporal.layers * (config.temporal.kernel // 2))

@@ -19,6 +19,7 @@ from einops import repeat
 from torch import Tensor
 
 from avfusion.models.window import Window
+from avfusion.models.window_export import length_free_blocks
 
 NULL_SCORE_CHANNELS = 8  # one is used; CUDA kernels want widths in multiples of 8
 
@@ -73,7 +74,8 @@ def attend(
     if window is None:
         output, weights = _attend_dense(query, key, value, mask, null_key, scale, need_weights, dropout, fused)
     else:
-        blocks = window.blocks(query.shape[-2], key.shape[-2])
+        plan = length_free_blocks if torch.compiler.is_exporting() else Window.blocks
+        blocks = plan(window, query.shape[-2], key.shape[-2])
         block_mask = blocks.mask(mask, query.shape[0], query.device)
         query, key, value = blocks.split_queries(query), blocks.gather_keys(key), blocks.gather_keys(value)
         output, weights = _attend_dense(query, key, value, block_mask, null_key, scale, need_weights, dropout, fused)

@@ -30,6 +30,7 @@ class CrossAttentionFusion(nn.Module):
         key_hz: audio frames a second.
         key_pool: audio frames whose mean is one key; 1 for keys at the rate of the sound.
         window_s: each frame hears this many seconds before and after it; None for all.
+        ahead_s: but not more than this many after it; None for as many as before it.
         positions: rotary positions in seconds on queries and keys.
         null_key: a learned key per head with value zero: "no sound belongs to this face now".
         qk_norm: RMS-normed queries and keys.
@@ -46,6 +47,7 @@ class CrossAttentionFusion(nn.Module):
         key_hz: float,
         key_pool: int = 1,
         window_s: float | None = 0.5,
+        ahead_s: float | None = None,
         positions: bool = True,
         null_key: bool = True,
         qk_norm: bool = True,
@@ -61,6 +63,7 @@ class CrossAttentionFusion(nn.Module):
             key_hz=key_hz,
             key_pool=key_pool,
             window_s=window_s,
+            ahead_s=ahead_s,
             rotary=positions,
             qk_norm=qk_norm,
             null_key=null_key,
@@ -113,3 +116,13 @@ class ConcatFusion(nn.Module):
         both = torch.cat([video, pool_to_video_rate(audio, video.shape[1])], dim=-1)
         fused = video + self.project(torch.nn.functional.gelu(self.mix(both)))
         return keep_real(fused + self.feed_forward(fused), frame_mask)
+
+
+class SumFusion(nn.Module):
+    """Nothing learnt: each frame plus the sound of its own 40 ms."""
+
+    def forward(
+        self, video: Tensor, audio: Tensor, frame_mask: Tensor | None = None, audio_mask: Tensor | None = None
+    ) -> Tensor:
+        """Adds ``video`` ``(N, T, D)`` and ``audio`` ``(N, A, D)`` to ``(N, T, D)``; padded audio is already zero."""
+        return keep_real(video + pool_to_video_rate(audio, video.shape[1]), frame_mask)

@@ -15,6 +15,11 @@ def keep_real(x: Tensor, mask: Tensor | None) -> Tensor:
     return x if mask is None else x.masked_fill(~mask[..., None], 0.0)
 
 
+def first_steps(maps: Tensor, steps: int) -> Tensor:
+    """``(N, C, T', ...)`` cut to its first ``steps``: after padding by more than half a kernel, who sees less ahead."""
+    return maps if maps.shape[2] == steps else maps[:, :, :steps]
+
+
 class FeedForward(nn.Sequential):
     """Norm, expansion, GELU, projection: the residual branch ``(N, T, D) -> (N, T, D)``."""
 
@@ -30,7 +35,7 @@ class FeedForward(nn.Sequential):
 
 
 class TemporalConvolution(nn.Module):
-    """A residual convolution over time: each step sees ``kernel // 2`` neighbours on either side.
+    """A residual convolution over time: each step sees ``kernel // 2`` neighbours on either side, or fewer ahead.
 
     Depthwise over time, then a feed-forward over features.
 
@@ -39,22 +44,26 @@ class TemporalConvolution(nn.Module):
         kernel: width over time in steps, odd.
         expansion: how much wider the feed-forward is inside.
         dropout: share of features dropped in training.
+        ahead: how many of the ``kernel`` steps seen come after a step's own, 0 to ``kernel // 2``; None is the latter.
 
     Raises:
         ValueError: the kernel is even, so it has no centre.
     """
 
-    def __init__(self, dim: int, kernel: int, expansion: int = 2, dropout: float = 0.0) -> None:
+    def __init__(
+        self, dim: int, kernel: int, expansion: int = 2, dropout: float = 0.0, ahead: int | None = None
+    ) -> None:
         super().__init__()
         if kernel % 2 == 0:
             raise ValueError(f"temporal kernel must be odd to be centred on its frame, found {kernel}")
-        self.depthwise = nn.Conv1d(dim, dim, kernel, padding=kernel // 2, groups=dim)
+        padding = kernel - 1 - (kernel // 2 if ahead is None else ahead)
+        self.depthwise = nn.Conv1d(dim, dim, kernel, padding=padding, groups=dim)
         self.feed_forward = FeedForward(dim, expansion, dropout)
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         """``x`` ``(N, T, D)``, ``mask`` ``(N, T)`` True = real -> ``(N, T, D)``."""
-        near: Tensor = self.depthwise(keep_real(x, mask).transpose(1, 2)).transpose(1, 2)
-        mixed: Tensor = self.feed_forward(near)
+        near = first_steps(self.depthwise(keep_real(x, mask).transpose(1, 2)), x.shape[1])
+        mixed: Tensor = self.feed_forward(near.transpose(1, 2))
         return x + mixed
 
 

@@ -24,6 +24,7 @@ class TemporalBlock(nn.Module):
         kernel: frames of the depthwise convolution, odd.
         attention_first: attention before convolution, or after it.
         dropout: share of features dropped in training.
+        causal: each frame sees those before it only.
     """
 
     def __init__(
@@ -36,13 +37,21 @@ class TemporalBlock(nn.Module):
         kernel: int = 5,
         attention_first: bool = True,
         dropout: float = 0.0,
+        causal: bool = False,
     ) -> None:
         super().__init__()
         self.attention_norm = nn.LayerNorm(embed_dim)
         self.attention = MultiHeadSelfAttention(
-            embed_dim, num_heads, hz=hz, window_s=window_s, rotary=True, qk_norm=True, dropout=dropout
+            embed_dim,
+            num_heads,
+            hz=hz,
+            window_s=window_s,
+            ahead_s=0.0 if causal else None,
+            rotary=True,
+            qk_norm=True,
+            dropout=dropout,
         )
-        self.convolution = TemporalConvolution(embed_dim, kernel, dropout=dropout)
+        self.convolution = TemporalConvolution(embed_dim, kernel, dropout=dropout, ahead=0 if causal else None)
         self.feed_forward = FeedForward(embed_dim, dropout=dropout)
         self.attention_first = attention_first
 

@@ -59,7 +59,10 @@ class ResidualBlock(nn.Module):
 
 
 class VisualEncoder(nn.Module):
-    """Grey face crops to embeddings; each sees at most ``reach_frames`` frames before and after its own.
+    """Grey face crops to embeddings; each sees ``past_frames`` frames before its own and ``ahead_frames`` after it.
+
+    Both are ``reach_frames`` unless ``ahead_frames`` is given. With 0 the stem gets the change before the last one
+    where it otherwise gets what changes until the next frame.
 
     Args:
         embed_dim: ``D``.
@@ -67,6 +70,7 @@ class VisualEncoder(nn.Module):
         blocks: residual blocks a stage.
         temporal_kernel: frames seen by the convolution over time, odd.
         dropout: share of features dropped in training.
+        ahead_frames: 0 or more; None, and at most, the reach of the centred convolutions.
     """
 
     def __init__(
@@ -76,8 +80,14 @@ class VisualEncoder(nn.Module):
         blocks: int = 1,
         temporal_kernel: int = 5,
         dropout: float = 0.0,
+        ahead_frames: int | None = None,
     ) -> None:
         super().__init__()
+        self.reach_frames = STEM_REACH_FRAMES + temporal_kernel // 2
+        self.ahead_frames = self.reach_frames if ahead_frames is None else min(ahead_frames, self.reach_frames)
+        self.past_frames = 2 * self.reach_frames - self.ahead_frames
+        self.stem_ahead = min(STEM_REACH_FRAMES, self.ahead_frames)
+        self.stem_past = 2 * STEM_REACH_FRAMES - self.stem_ahead
         self.stem = nn.Sequential(
             nn.Conv2d(STEM_CHANNELS, channels[0], 3, stride=2, padding=1, bias=False),
             nn.GroupNorm(1, channels[0]),
@@ -89,9 +99,10 @@ class VisualEncoder(nn.Module):
             stages.extend(ResidualBlock(out_channels, out_channels, stride=1) for _ in range(blocks - 1))
         self.stages = nn.Sequential(*stages)
         self.project = nn.Linear(channels[-1] * POOLED_SIDE**2, embed_dim)
-        self.temporal = TemporalConvolution(embed_dim, temporal_kernel, dropout=dropout)
+        self.temporal = TemporalConvolution(
+            embed_dim, temporal_kernel, dropout=dropout, ahead=self.ahead_frames - self.stem_ahead
+        )
         self.norm = nn.LayerNorm(embed_dim)
-        self.reach_frames = STEM_REACH_FRAMES + temporal_kernel // 2
 
     def forward(self, crops: Tensor, mask: Tensor | None = None) -> Tensor:
         """Encodes face crops.
@@ -103,23 +114,37 @@ class VisualEncoder(nn.Module):
         Returns:
             ``(N, T, D)``.
         """
-        at_once = _frames_at_once(crops)
-        together = max(1, at_once // max(1, crops.shape[1]))
-        clips = torch.split(crops, together)
-        masks = [None] * len(clips) if mask is None else torch.split(mask, together)
-        pooled = torch.cat([self._seen(*some, at_once) for some in zip(clips, masks, strict=True)])
+        if torch.compiler.is_compiling():  # a graph for all lengths counts no frames
+            pooled = _pooled(self.stages(self.stem(_maps(crops, mask, self.stem_ahead))))
+        else:
+            at_once = _frames_at_once(crops)
+            together = max(1, at_once // max(1, crops.shape[1]))
+            clips = torch.split(crops, together)
+            masks = [None] * len(clips) if mask is None else torch.split(mask, together)
+            pooled = torch.cat([self._seen(*some, at_once) for some in zip(clips, masks, strict=True)])
         embedded = self.project(rearrange(pooled, "(n t) p c -> n t (c p)", t=crops.shape[1]))
         out: Tensor = self.norm(self.temporal(embedded, mask))
         return keep_real(out, mask)
 
+    def before_time(self, crops: Tensor, first: int, last: int) -> Tensor:
+        """What comes before the convolution over time: frames ``first .. last`` of ``(N, T, Y, X)``, ``(N, T', D)``.
+
+        The frames around them, ``stem_past`` and ``stem_ahead``, are what the stem compares them with.
+        """
+        maps = rearrange(_maps(crops, None, self.stem_ahead), "(n t) c y x -> n t c y x", n=len(crops))[:, first:last]
+        pooled = _pooled(self.stages(self.stem(rearrange(maps, "n t c y x -> (n t) c y x"))))
+        out: Tensor = self.project(rearrange(pooled, "(n t) p c -> n t (c p)", n=len(crops)))
+        return out
+
+    def over_time(self, embedded: Tensor) -> Tensor:
+        """What :meth:`before_time` gives, ``(N, T, D)``, to embeddings ``(N, T, D)``."""
+        out: Tensor = self.norm(self.temporal(embedded))
+        return out
+
     def _seen(self, crops: Tensor, mask: Tensor | None, at_once: int) -> Tensor:
         """What the convolutions see in each of 9 places, ``(N, T, Y, X) -> (N·T, 9, C)``, so many frames at once."""
-        pictures = crops.float() / 255 if crops.dtype == torch.uint8 else crops
-        pictures = (pictures - 0.45) * 4.0
-        if mask is not None:
-            pictures = pictures.masked_fill(~mask[..., None, None], 0.0)
-        maps = rearrange(_with_motion(pictures, mask), "n t c y x -> (n t) c y x")
-        parts = maps.contiguous(memory_format=torch.channels_last).chunk(max(1, -(-len(maps) // at_once)))
+        maps = _maps(crops, mask, self.stem_ahead)
+        parts = maps.chunk(max(1, -(-len(maps) // at_once)))
         # Coarse places are kept: which part of the face moves matters.
         return torch.cat([_pooled(self.stages(self.stem(part))) for part in parts])
 
@@ -130,21 +155,33 @@ def _frames_at_once(crops: Tensor) -> int:
     Frames are independent: however they are parted, what comes out is the same (to rounding).
     """
     clips, frames, height, width = crops.shape
-    if crops.device.type != "cpu" or torch.compiler.is_compiling():
+    if crops.device.type != "cpu":
         return max(1, clips * frames)
     return max(1, CACHED_PIXELS * torch.get_num_threads() // (height * width))
 
 
-def _with_motion(pictures: Tensor, mask: Tensor | None) -> Tensor:
+def _maps(crops: Tensor, mask: Tensor | None, ahead: int) -> Tensor:
+    """Crops ``(N, T, Y, X)`` as the stem takes them, ``(N·T, 3, Y, X)``, their channels last in memory."""
+    pictures = crops.float() / 255 if crops.dtype == torch.uint8 else crops
+    pictures = (pictures - 0.45) * 4.0
+    if mask is not None:
+        pictures = pictures.masked_fill(~mask[..., None, None], 0.0)
+    maps = rearrange(_with_motion(pictures, mask, ahead), "n t c y x -> (n t) c y x")
+    return maps.contiguous(memory_format=torch.channels_last)
+
+
+def _with_motion(pictures: Tensor, mask: Tensor | None, ahead: int) -> Tensor:
     """The picture, what changed since the frame before, and what changes until the next: ``(N, T, 3, Y, X)``.
 
-    At the ends of the real frames nothing changes.
+    With ``ahead`` 0 the third is what had changed in the frame before. At the ends of the real frames nothing changes.
     """
-    change = (pictures[:, 1:] - pictures[:, :-1]) * MOTION_GAIN
+    held = torch.cat([pictures[:, :1], pictures], dim=1)
+    since = (held[:, 1:] - held[:, :-1]) * MOTION_GAIN
     if mask is not None:
-        change = change.masked_fill(~(mask[:, 1:] & mask[:, :-1])[..., None, None], 0.0)
-    since, until = F.pad(change, (0, 0, 0, 0, 1, 0)), F.pad(change, (0, 0, 0, 0, 0, 1))
-    return torch.stack([pictures, since, until], dim=2)
+        real = torch.cat([mask[:, :1], mask], dim=1)
+        since = since.masked_fill(~(real[:, 1:] & real[:, :-1])[..., None, None], 0.0)
+    other = F.pad(since, (0, 0, 0, 0, 0, 1))[:, 1:] if ahead else F.pad(since, (0, 0, 0, 0, 1, 0))[:, :-1]
+    return torch.stack([pictures, since, other], dim=2)
 
 
 def _pooled(maps: Tensor) -> Tensor:
@@ -154,7 +191,13 @@ def _pooled(maps: Tensor) -> Tensor:
     on maps with their channels last, and on CUDA it differs from run to run.
     """
     height, width = maps.shape[-2:]
-    each = torch.eye(height * width, device=maps.device).view(-1, 1, height, width)
-    within = F.adaptive_avg_pool2d(each, POOLED_SIDE).flatten(1).T > 0  # which pixels each place is the mean of
+    rows, columns = _places(height, maps.device), _places(width, maps.device)
+    within = (rows[:, None, :, None] & columns[None, :, None, :]).reshape(POOLED_SIDE**2, height * width)
     sums = within.to(maps.dtype) @ rearrange(maps, "n c y x -> n (y x) c")
     return sums / within.sum(dim=1, keepdim=True)
+
+
+def _places(side: int, device: torch.device) -> Tensor:
+    """Which of ``side`` pixels each of 3 places is the mean of: ``(3, side)`` bool."""
+    place, pixel = torch.arange(POOLED_SIDE, device=device)[:, None], torch.arange(side, device=device)
+    return (pixel >= place * side // POOLED_SIDE) & (pixel < -(-(place + 1) * side // POOLED_SIDE))

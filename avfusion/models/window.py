@@ -32,6 +32,7 @@ class Window:
         half_width_s: largest distance between a query and a key it may attend to, in seconds; both ends belong.
         query_hz: queries per second.
         key_hz: keys per second.
+        ahead_s: the same for keys after the query, where that is less; None is ``half_width_s``.
 
     Raises:
         ValueError: a negative width, a rate that is not positive, or rates whose ratio is no simple fraction, so that
@@ -41,10 +42,13 @@ class Window:
     half_width_s: float
     query_hz: float
     key_hz: float
+    ahead_s: float | None = None
 
     def __post_init__(self) -> None:
         if not self.half_width_s >= 0:
             raise ValueError(f"half_width_s is {self.half_width_s}, expected 0 or more seconds")
+        if self.ahead_s is not None and not 0 <= self.ahead_s <= self.half_width_s:
+            raise ValueError(f"ahead_s is {self.ahead_s}, expected 0 to half_width_s {self.half_width_s} seconds")
         if not (0 < self.query_hz < math.inf and 0 < self.key_hz < math.inf):
             raise ValueError(f"rates are query_hz={self.query_hz} and key_hz={self.key_hz}, expected positive numbers")
         if abs(float(self.keys_per_query) * self.query_hz - self.key_hz) > 1e-9 * self.key_hz:
@@ -59,7 +63,10 @@ class Window:
         return (Fraction(self.key_hz) / Fraction(self.query_hz)).limit_denominator(MAX_RATIO_DENOMINATOR)
 
     def dense_mask(self, num_queries: int, num_keys: int, device: torch.device | None = None) -> Tensor:
-        """``(Tq, Tk)`` bool, True where ``|j / key_hz - i / query_hz| <= half_width_s`` (to a microsecond)."""
+        """``(Tq, Tk)`` bool, True where ``|j / key_hz - i / query_hz| <= half_width_s`` (to a microsecond).
+
+        With ``ahead_s`` that is the limit where the key is the later one.
+        """
         queries = torch.arange(num_queries, device=device)
         keys = torch.arange(num_keys, device=device)
         return self._within(queries, keys, self._reach(num_queries, num_keys))
@@ -68,13 +75,14 @@ class Window:
         """Plans the blocks for ``Tq`` queries and ``Tk`` keys."""
         ratio = self.keys_per_query
         reach = self._reach(num_queries, num_keys)
+        ahead = self._ahead(reach)
         # A block as long as the window is wide wastes least; a longer one than there are queries wastes again.
-        wide = max(MIN_BLOCK_QUERIES, 2 * reach // ratio.numerator)
+        wide = max(MIN_BLOCK_QUERIES, (reach + ahead) // ratio.numerator)
         block_queries = _round_up(max(1, min(wide, num_queries)), ratio.denominator)
         num_blocks = max(1, -(-num_queries // block_queries))
         stride_keys = block_queries * ratio.numerator // ratio.denominator
         lead_keys = min(reach // ratio.denominator, (num_blocks - 1) * stride_keys)
-        last_key = min(((block_queries - 1) * ratio.numerator + reach) // ratio.denominator, num_keys - 1)
+        last_key = min(((block_queries - 1) * ratio.numerator + ahead) // ratio.denominator, num_keys - 1)
         chunks = max(1, -(-(lead_keys + last_key + 1) // stride_keys))
         return Blocks(self, num_queries, num_keys, reach, num_blocks, block_queries, stride_keys, lead_keys, chunks)
 
@@ -84,10 +92,17 @@ class Window:
         farthest = num_queries * ratio.numerator + num_keys * ratio.denominator
         return math.floor(min((self.half_width_s + TOLERANCE_S) * self.key_hz * ratio.denominator, farthest))
 
+    def _ahead(self, reach: int) -> int:
+        """The same for keys after the query."""
+        if self.ahead_s is None:
+            return reach
+        return min(reach, math.floor((self.ahead_s + TOLERANCE_S) * self.key_hz * self.keys_per_query.denominator))
+
     def _within(self, queries: Tensor, keys: Tensor, reach: int) -> Tensor:
         """``(len(queries), len(keys))`` bool from indices; whole numbers, so blocks and dense mask agree everywhere."""
         ratio = self.keys_per_query
-        return (keys * ratio.denominator - queries[:, None] * ratio.numerator).abs() <= reach
+        later = keys * ratio.denominator - queries[:, None] * ratio.numerator
+        return later.abs() <= reach if self.ahead_s is None else (-reach <= later) & (later <= self._ahead(reach))
 
 
 @dataclass(frozen=True)
@@ -143,7 +158,7 @@ class Blocks:
         """
         if key_mask is None:
             key_mask = torch.ones(1, 1, 1, self.num_keys, dtype=torch.bool, device=device)
-        if key_mask.shape not in {(batch, 1, 1, self.num_keys), (1, 1, 1, self.num_keys)}:
+        if key_mask.shape not in ((batch, 1, 1, self.num_keys), (1, 1, 1, self.num_keys)):
             raise ValueError(
                 f"a window takes a mask over keys of shape ({batch}, 1, 1, {self.num_keys}) or"
                 f" (1, 1, 1, {self.num_keys}), found {tuple(key_mask.shape)}"

@@ -34,6 +34,8 @@ from avfusion.distributed import ALONE, World
 from avfusion.errors import AvfusionError, UsageError
 from avfusion.files import sha256_of
 from avfusion.models import build_model
+from avfusion.models.imagenet import load_imagenet
+from avfusion.models.memory import step_memory
 from avfusion.scoring import pick_device, score_tracks
 from avfusion.training.epoch_report import EpochReport
 from avfusion.training.logger import RunLogger
@@ -94,6 +96,8 @@ class Trainer:
             path = Path(config.train.encoders)
             load_encoders(self.model, path, config.data)
             self._encoders = {"path": str(path), "sha256": sha256_of(path)}
+        elif config.model.visual.weights is not None:
+            load_imagenet(self.model)
         self.stepper = Stepper(self.model, config, self.device, self.total_steps, world)
         self.progress = Progress()
         if world.rank:
@@ -115,6 +119,7 @@ class Trainer:
             f"{parameters / 1e6:.2f} M parameters on {self.device}{processes}; {len(self.examples)} training tracks,"
             f" {len(self.val_examples)} validation tracks, {self.epochs} epochs, {self.total_steps} steps"
         )
+        self._say(f"memory of a step, estimated: {step_memory(self.config)}")
         for examples in (self.examples, self.val_examples):
             render_ahead(examples)
         report = EpochReport(self.config, self.val_examples, self.device) if self.world.is_main else None

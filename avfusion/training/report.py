@@ -265,7 +265,7 @@ def _model_summary(config: Config) -> dict[str, Any]:
     losses = terms_on(config.train.loss) if audio_visual else {"speaking": 1.0}
     summary: dict[str, Any] = {"modality": config.model.modality, "losses": losses}
     if audio_visual:
-        summary["fusion"] = fusion.kind
+        summary["fusion"] = fusion.kind if config.model.kind == "avfusion" else config.model.kind
         if fusion.kind == "cross_attention":
             summary |= {"heads": fusion.heads, "audio_bypass": fusion.audio_bypass}
     return summary
