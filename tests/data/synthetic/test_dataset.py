@@ -60,7 +60,7 @@ def test_every_block_of_scenes_holds_the_promised_roles_and_tracks_of_a_scene_sh
     dataset = SyntheticDataset("train", 2 * BLOCK)
     role_of_scene = {track.video_id: track.role for track in dataset.tracks}
     roles = list(role_of_scene.values())
-    assert set(SCENES_PER_BLOCK) == set(ROLES)
+    assert set(SCENES_PER_BLOCK) == set(ROLES) - {"returning"}  # which needs long scenes
     assert Counter(roles[:BLOCK]) == Counter(roles[BLOCK:]) == Counter(SCENES_PER_BLOCK)
     faces = Counter(track.video_id for track in dataset.tracks)
     two_faces = {"listener", "turns", "overlap"}
