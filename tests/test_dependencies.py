@@ -36,7 +36,7 @@ def test_every_import_is_declared() -> None:
     project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     base = declared(project["dependencies"])
     rooms = {
-        "avfusion": base | declared(project["optional-dependencies"]["diarization"]),
+        "avfusion": base.union(*(declared(project["optional-dependencies"][key]) for key in ("diarization", "export"))),
         "data_prep": base | declared(project["optional-dependencies"]["prep"]),
     }
     for room, allowed in rooms.items():

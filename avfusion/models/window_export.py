@@ -10,6 +10,7 @@ Shapes as in :mod:`avfusion.models.window`; a length may be a ``torch.SymInt`` w
 from __future__ import annotations
 
 import math
+from typing import cast
 
 import torch
 from einops import rearrange
@@ -93,6 +94,6 @@ def _opaque(count: int) -> int:
     As an expression of the length the exporter would want to know, once for all lengths, whether there is one block or
     more; a number that comes out of a tensor it takes as it comes.
     """
-    opaque = int(torch.full((), count, dtype=torch.int64).item())
+    opaque = cast(int, torch.full((), count, dtype=torch.int64).item())  # int() would ask which number it is
     torch._check(opaque >= 1)
     return opaque
