@@ -17,6 +17,7 @@ import numpy as np
 
 import avfusion
 from avfusion.errors import AvfusionError, UsageError, one_line
+from avfusion.files import sha256_of
 
 RUN_CONFIG = "config.yaml"  # what makes a folder that of a run
 
@@ -89,8 +90,4 @@ def _told(found: Mapping[str, Any]) -> str:
 def _sha256(path: Path) -> str:
     if path.is_fifo():
         raise AvfusionError(f"{path}: a pipe cannot be read twice, expected a file: save it as one")
-    digest = hashlib.sha256()
-    with open(path, "rb") as file:
-        while block := file.read(1 << 20):
-            digest.update(block)
-    return digest.hexdigest()
+    return sha256_of(path)
