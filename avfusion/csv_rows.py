@@ -241,7 +241,7 @@ class _TextRows:
         return name in self._position
 
     def texts(self, name: str) -> NDArray[np.object_]:
-        return np.array([sys.intern(text) for text in self._columns[self._position[name]]], dtype=np.object_)
+        return _interned(np.array(self._columns[self._position[name]], dtype=np.object_))
 
     def numbers(self, name: str) -> NDArray[np.float64]:
         texts = self._columns[self._position[name]]
@@ -264,7 +264,7 @@ class _PlainRows:
             more = max(0, self.width - len(self._names))
             parts = read_columns(self._path, self._names, self._aliases, more, optional=self._optional)
             return np.concatenate([columns.texts(name) for _, columns in parts])
-        return np.array([sys.intern(text) for text in self.table[f"c{self._position[name]}"]], dtype=np.object_)
+        return _interned(np.ascontiguousarray(self.table[f"c{self._position[name]}"]))
 
     @property
     def width(self) -> int:
@@ -274,6 +274,15 @@ class _PlainRows:
     def numbers(self, name: str) -> NDArray[np.float64]:
         values: NDArray[np.float64] = np.ascontiguousarray(self.table[f"c{self._position[name]}"])
         return values
+
+
+def _interned(texts: NDArray[np.object_]) -> NDArray[np.object_]:
+    """``(N,)`` the same texts, equal ones one object: rows of a face mostly follow each other, so few are looked up."""
+    if not len(texts):
+        return texts
+    first = np.append(0, np.flatnonzero(texts[1:] != texts[:-1]) + 1)
+    kept = np.array([sys.intern(text) for text in texts[first]], dtype=np.object_)
+    return np.repeat(kept, np.diff(np.append(first, len(texts))))
 
 
 def _number_or_nan(text: str) -> float:

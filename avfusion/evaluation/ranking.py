@@ -35,7 +35,7 @@ class Ranking:
         if not np.isfinite(scores).all():
             row = int(np.argmin(np.isfinite(scores)))
             raise AvfusionError(f"score {scores[row]} in row {row} of {len(scores)}, expected finite numbers")
-        self._order = np.argsort(-scores, kind="stable")
+        self._order = np.argsort(-scores)  # in a tie rows may stand in any order: no figure looks inside
         positive, falling = labels[self._order], scores[self._order]
         new_tie = np.append(True, falling[1:] != falling[:-1])[: len(falling)]
         first_of_tie = np.flatnonzero(new_tie)
