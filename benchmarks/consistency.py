@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +47,7 @@ from benchmarks.experiment import (
 from benchmarks.many_runs import REPOSITORY, Run, read_names, read_seeds, train
 from benchmarks.returning_frames import Frames, all_frames, parts_of
 from benchmarks.returning_sounds import CHANGES, PeopleWithOtherSound, scenes_of
-from benchmarks.voice_templates import at_frames, template_scores, true_pitch
+from benchmarks.voice_templates import at_frames, template_scores, true_pitch, voice_map
 
 DEFAULT_CONFIG = REPOSITORY / "configs" / "consistency.yaml"
 ENCODERS_CONFIG = REPOSITORY / "configs" / "overlaps.yaml"
@@ -71,6 +71,7 @@ ARMS = {
 }
 CHOSEN_HERE = ("run.dir", "run.seed", "data.root", "train.epochs", "train.contrastive_epochs", "train.encoders")
 PEOPLE = "hidden"  # the part that is measured with other sound
+LEARNT_SPLIT, LEARNT_SCENES = "train", 60  # where it is learnt what tells voices, at most so many
 
 
 def main() -> None:
@@ -157,45 +158,75 @@ def measure_encoders(start: Run, options: argparse.Namespace) -> dict[str, Any]:
     """What the encoder of the sound lets through of a voice."""
     import torch
 
-    from avfusion.data.examples import Examples
-
     model, config, content, device = finished_model(start)
-    dataset = open_split(options)
-    examples = Examples(dataset, config.data)
-    embedded = []
-    with torch.inference_mode():
-        for index, track in enumerate(dataset.tracks):
-            log_mel = examples.log_mel_of(examples.sound_of(index, 0, track.num_frames))
-            embedded.append(at_frames(model.audio(log_mel[None].to(device), None)[0].float().cpu().numpy()))
-    frames = all_frames(dataset)
+    log_mel = log_mel_features(config.data.num_mels)
+
+    def embeddings(dataset: Any, index: int) -> np.ndarray:
+        heard = torch.from_numpy(log_mel(dataset, index))
+        with torch.inference_mode():
+            embedded: np.ndarray = model.audio(heard[None].to(device), None)[0].float().cpu().numpy()
+        return embedded
+
     return {
         **training_facts(start, config, content, model, device),
         **measured_on(options),
-        "parts": precisions(dataset, frames, template_scores(embedded, frames), (PEOPLE,)),
+        "parts": {PEOPLE: told_by(options, lambda *track: at_frames(embeddings(*track)))},
     }
 
 
 def measure_oracles(options: argparse.Namespace) -> dict[str, Any]:
     """What could be known from the true pitch, and from the sound as any model hears it."""
+    log_mel = log_mel_features(load_config(options.config, []).data.num_mels)
+    oracles = {
+        "pitch": told_by(options, true_pitch, learn=False),
+        "log_mel": told_by(options, lambda *track: at_frames(log_mel(*track))),
+    }
+    return {**measured_on(options), "commit": commit(), "oracles": oracles}
+
+
+def told_by(
+    options: argparse.Namespace, features: Callable[[Any, int], np.ndarray], learn: bool = True
+) -> dict[str, Any]:
+    """AP and AUROC behind the board of templates of the two voices.
+
+    Args:
+        options: ``data`` and ``split``.
+        features: ``(T, F)`` of a track of a dataset.
+        learn: learn on the training split which of the features tell voices.
+    """
+    from avfusion.data.prepared import PreparedDataset
+
+    def people_of(dataset: Any, at_most: int | None = None) -> tuple[list[int], list[Frames], list[np.ndarray]]:
+        frames = all_frames(dataset)
+        people = [index for index, of_track in enumerate(frames) if of_track.person][:at_most]
+        return people, [frames[index] for index in people], [features(dataset, index) for index in people]
+
+    dataset = open_split(options)
+    people, frames, values = people_of(dataset)
+    if learn:
+        _, others, of_others = people_of(PreparedDataset(options.data, LEARNT_SPLIT), LEARNT_SCENES)
+        directions = voice_map(of_others, others)
+        values = [of_track @ directions for of_track in values]
+    subset = PeopleWithOtherSound(dataset, people, None)
+    return precisions(subset, frames, template_scores(values, frames), (PEOPLE,))[PEOPLE]
+
+
+def log_mel_features(num_mels: int) -> Callable[[Any, int], np.ndarray]:
+    """Gives the ``(4 T, M)`` log-mel of a track of a prepared dataset whose scenes begin with their tracks."""
     import torch
 
-    from avfusion.media.audio import LogMel
+    from avfusion.clock import SAMPLES_PER_VIDEO_FRAME
+    from avfusion.media.audio import LogMel, read_audio
 
-    dataset, num_mels = open_split(options), load_config(options.config, []).data.num_mels
-    frames, to_log_mel = all_frames(dataset), LogMel(num_mels)
-    tracks = range(len(dataset.tracks))
-    features = {
-        "pitch": [true_pitch(dataset, index) for index in tracks],
-        "log_mel": [at_frames(to_log_mel(torch.from_numpy(dataset.read(index).audio)).numpy()) for index in tracks],
-    }
-    return {
-        **measured_on(options),
-        "commit": commit(),
-        "oracles": {
-            name: precisions(dataset, frames, template_scores(values, frames), (PEOPLE,))[PEOPLE]
-            for name, values in features.items()
-        },
-    }
+    to_log_mel = LogMel(num_mels)
+
+    def features(dataset: Any, index: int) -> np.ndarray:
+        samples = dataset.tracks[index].num_frames * SAMPLES_PER_VIDEO_FRAME
+        sound = read_audio(dataset.root / dataset.rows[index].audio, 0, samples)
+        found: np.ndarray = to_log_mel(torch.from_numpy(sound)).numpy()
+        return found
+
+    return features
 
 
 def measured_on(options: argparse.Namespace) -> dict[str, Any]:

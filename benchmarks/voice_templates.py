@@ -3,7 +3,10 @@
 Somebody who knows when the person is seen to talk, and when somebody else is heard over their still face, describes
 either voice by the mean of its features there, and asks of each moment behind the board which of the two it is nearer
 to. With the true pitch this says whether the scenes allow the task at all, with the sound whether it can be heard, with
-an encoder's embeddings whether the encoder lets the voice through. ``T`` video frames, ``F`` features.
+an encoder's embeddings whether the encoder lets the voice through. Of many features, a linear map learnt on other
+scenes keeps what differs between voices. ``T`` video frames, ``F`` features.
+
+Source of the map: Fisher's linear discriminants (Rao 1948).
 """
 
 from __future__ import annotations
@@ -55,6 +58,33 @@ def template_scores(features: Sequence[Floats], frames: Sequence[Frames]) -> lis
         )
         scores.append(to_other - to_own)
     return scores
+
+
+def voice_map(features: Sequence[Floats], frames: Sequence[Frames], dims: int = 16, ridge: float = 0.02) -> Floats:
+    """``(F, dims)`` directions in which voices differ most, measured by how much each voice varies.
+
+    Args:
+        features: ``(T, F)`` of the people of other scenes than those it is for.
+        frames: of each.
+        dims: how many directions.
+        ridge: added to the covariance within a voice, as a share of its mean variance.
+    """
+    means, within, count = [], np.zeros((features[0].shape[1],) * 2), 0
+    for values, of_track in zip(features, frames, strict=True):
+        smooth = around(values, of_track.heard)
+        for mask in (of_track.own, of_track.other):
+            said = smooth[mask]
+            said = said[~np.isnan(said).any(axis=1)]
+            if len(said) >= 2 * VIDEO_HZ:
+                means.append(said.mean(axis=0))
+                within += (said - means[-1]).T @ (said - means[-1])
+                count += len(said)
+    within /= count
+    within += np.eye(len(within)) * np.trace(within) / len(within) * ridge
+    whiten = np.linalg.cholesky(np.linalg.inv(within))
+    apart = (np.array(means) - np.mean(means, axis=0)) @ whiten
+    directions: Floats = whiten @ np.linalg.svd(apart, full_matrices=False)[2][:dims].T
+    return directions
 
 
 def distance(apart: Floats) -> Floats:

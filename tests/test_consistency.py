@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import sys
 from pathlib import Path
@@ -20,7 +21,7 @@ from benchmarks import consistency, consistency_table
 from benchmarks.consistency import ARMS, DEFAULT_CONFIG
 from benchmarks.returning_frames import Frames, all_frames, frames_of, near, parts_of, within
 from benchmarks.returning_sounds import changed_sound
-from benchmarks.voice_templates import template_scores, true_pitch
+from benchmarks.voice_templates import template_scores, true_pitch, voice_map
 from benchmarks.write_up import replace_between
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -73,7 +74,9 @@ def test_bad_input_is_one_line_and_makes_nothing(arguments, message, tmp_path, m
 
 @pytest.fixture(scope="module")
 def scenes() -> SyntheticDataset:
-    return SyntheticDataset("test", 2, seed=1, crop_size=24, scene_s=60.0, roles=("returning",))
+    made = SyntheticDataset("test", 2, seed=1, crop_size=24, scene_s=60.0, roles=("returning",))
+    made.truth = functools.cache(made.truth)  # it renders the voices at every call
+    return made
 
 
 def test_frames_are_those_of_the_truth(scenes: SyntheticDataset) -> None:
@@ -174,6 +177,21 @@ def test_the_true_pitch_tells_the_voices_and_no_feature_tells_nothing(scenes: Sy
     middle = int(truth.voices[0].active_s[0].mean() * AUDIO_HZ) // 4
     near_by = 2 ** true_pitch(scenes, 0)[middle - 8 : middle + 8]
     assert np.nanmedian(near_by) == pytest.approx(truth.voices[0].pitch_hz, rel=0.35)
+
+
+def test_the_map_finds_what_tells_voices_among_what_does_not() -> None:
+    """Two features vary a lot within every voice; a sum of them hardly does, but differs from voice to voice."""
+    rng = np.random.default_rng(0)
+    heard = np.arange(400) % 100 >= 25  # pauses between
+    own = heard & (np.arange(400) < 200)
+    frames = [Frames(True, np.zeros(400, dtype=bool), own, heard & ~own, heard) for _ in range(20)]
+    features = []
+    for _ in frames:
+        voice = np.where(np.arange(400) < 200, *rng.normal(0, 0.2, 2))
+        loud = np.cumsum(rng.normal(0, 0.3, 400))
+        features.append(np.stack([loud + voice, -loud], axis=1))
+    (first,), (second,) = voice_map(features, frames, dims=1, ridge=1e-6)
+    assert first / second == pytest.approx(1.0, abs=0.1)
 
 
 def training(arm: str, seed: int, hidden: float, exchanged: float = 0.5) -> dict[str, Any]:

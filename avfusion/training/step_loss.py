@@ -61,8 +61,8 @@ class StepLoss(nn.Module):
                     part.crops, part.log_mel, *masks, need_alignment=alignment, need_audio_100hz=audio_100hz
                 )
             else:
-                embedded = self._remembered(part, *masks)
-                detection = self.model.decide(*embedded, *masks, need_alignment=alignment, need_audio_100hz=audio_100hz)
+                seen, heard = self._remembered(part, *masks)
+                detection = self.model.decide(seen, heard, masks[0], masks[1], alignment, audio_100hz)
         totals = loss_totals(detection, _targets(part), loss, wanted, self._everyone)
         return torch.stack([term_value(totals[key], count) for key, count in counts.items()])
 
