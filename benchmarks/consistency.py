@@ -3,7 +3,8 @@
 python benchmarks/consistency.py OUT --short=FOLDER --data=FOLDER [--seeds=0,1,2] [--arms=half_attention,...]
                                      [--config=YAML] [--split=test] [--start=5] [--epochs=8]
                                      [--train-only | --measure-only]
-                                     [--section.key=value ...]   passed on to the training of every arm
+                                     [--section.key=value ...]   passed on to the training of every arm (run, model and
+                                     what is seen and heard of a clip: to the encoders' as well)
 
 Both are prepared datasets of data_prep.synthesize: --short of short scenes, --data of long ones of the role returning
 (somebody talks in view, is then hidden while they or somebody else is heard, and comes back). For each seed the
@@ -70,6 +71,7 @@ ARMS = {
     "none": ["--model.temporal.layers=0"],
 }
 CHOSEN_HERE = ("run.dir", "run.seed", "data.root", "train.epochs", "train.contrastive_epochs", "train.encoders")
+OF_ENCODERS = ("--run.", "--model.", "--data.crop_size=", "--data.region=", "--data.num_mels=")  # passed on to them too
 PEOPLE = "hidden"  # the part that is measured with other sound
 LEARNT_SPLIT, LEARNT_SCENES = "train", 60  # where it is learnt what tells voices, at most so many
 
@@ -116,7 +118,7 @@ def train_one(one: Run, options: argparse.Namespace, overrides: list[str], start
         config = ENCODERS_CONFIG
         settings = [*ALWAYS, f"--data.root={options.short}", f"--run.seed={one.seed}", "--model.contrast=projection"]
         settings += ["--model.fusion.kind=concat", f"--train.contrastive_epochs={options.start}", "--train.epochs=1"]
-        settings += [override for override in overrides if override.startswith("--run.")]
+        settings += [override for override in overrides if override.startswith(OF_ENCODERS)]
     else:
         config, encoders = options.config, start.folder / "checkpoints" / "last.pt"
         settings = [*ALWAYS, f"--data.root={options.data}", *overrides, f"--run.seed={one.seed}"]

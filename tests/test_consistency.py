@@ -238,6 +238,45 @@ def test_a_voice_is_remembered_only_where_exchanging_it_turns_the_score(tmp_path
     assert "| the encoders' embeddings | 0.800 (" in text
 
 
+@pytest.mark.slow
+def test_the_whole_experiment_in_small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Scenes of half a minute and a model of nothing: every figure is there, and a second call changes no file."""
+    from data_prep.synthesize import main as synthesize
+
+    shares = "train=0.5,val=0.25,test=0.25"
+    made = {"short": ("24", "1.6", "solo,listener"), "long": ("8", "30", "returning")}
+    for name, (scenes, scene_s, roles) in made.items():
+        asked = [f"--scenes={scenes}", f"--scene-s={scene_s}", f"--roles={roles}", f"--splits={shares}"]
+        assert synthesize([str(tmp_path / name), "--crop-size=24", *asked]) == 0
+    command = ["consistency.py", str(tmp_path / "out"), f"--short={tmp_path / 'short'}", f"--data={tmp_path / 'long'}"]
+    command += ["--seeds=3", "--arms=whole_convolution,none", "--start=1", "--epochs=2", "--run.threads=1"]
+    command += ["--model.embed_dim=16", "--model.visual.channels=[4,8]", "--model.audio.channels=[4]"]
+    command += ["--data.num_mels=20", "--data.crop_size=16", "--run.device=cpu"]
+    monkeypatch.setattr(sys, "argv", command)
+    assert run_command(consistency.main) == 0
+    files = sorted((tmp_path / "out").glob("*.json"))
+    assert [path.name for path in files] == [
+        "encoders-3.json",
+        "none-3.json",
+        "oracles.json",
+        "whole_convolution-3.json",
+    ]
+    content = [path.read_text() for path in files]
+    arm = json.loads(content[3])
+    assert arm["tracks"] == 4
+    assert arm["parts"]["all"]["frames"] == 4 * 750
+    assert set(arm["changed"]) == {"silenced", "strangers", "exchanged"}
+    assert arm["changed"]["exchanged"]["frames"] == arm["parts"]["hidden"]["frames"]
+    assert arm["changed"]["exchanged"]["auroc"] != arm["parts"]["hidden"]["auroc"]
+    assert json.loads(content[2])["oracles"]["pitch"]["auroc"] > 0.8
+    text = consistency_table.tables(
+        consistency_table.read_trainings(tmp_path / "out"), consistency_table.read_oracles(tmp_path / "out")
+    )
+    assert text.count("\n| whole_convolution | ") == 2
+    assert run_command(consistency.main) == 0
+    assert [path.read_text() for path in files] == content
+
+
 @pytest.mark.parametrize("folder", sorted(KEPT.glob("*/")), ids=lambda folder: folder.name)
 def test_the_write_up_holds_exactly_what_the_files_say(folder: Path) -> None:
     path = ROOT / "docs" / "experiments.md"
