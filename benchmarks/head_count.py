@@ -16,10 +16,6 @@ finished is kept, what was begun goes on.
 from __future__ import annotations
 
 import argparse
-import json
-import os
-import platform
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -29,8 +25,18 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # where this folder is found
 from avfusion.config import load_config
 from avfusion.errors import CommandParser, UsageError, run_command, split_overrides
-from avfusion.files import whole_text_file
-from benchmarks.many_runs import REPOSITORY, Run, read_minutes, read_names, read_seeds, train
+from benchmarks.experiment import (
+    ALWAYS,
+    add_which_work,
+    check_overrides,
+    check_which_work,
+    dataset_facts,
+    finished_model,
+    precision_of_parts,
+    train_and_measure,
+    training_facts,
+)
+from benchmarks.many_runs import REPOSITORY, Run, read_names, read_seeds, train
 
 DEFAULT_CONFIG = REPOSITORY / "configs" / "overlaps.yaml"
 ARMS = {
@@ -44,13 +50,7 @@ ARMS = {
     "audio_bypass": ["--model.fusion.audio_bypass=true"],
     "keys_25hz": ["--model.fusion.key_hz=25"],
 }
-ENCODERS = "encoders"
-ALWAYS = [
-    *("--wandb.mode=disabled", "--report.inspect=false", "--report.figures_per_role=0"),
-    *("--report.offset_accuracy=false", "--report.bootstrap=0"),
-]
 CHOSEN_HERE = ("run.dir", "run.seed", "data.root", "train.epochs", "train.contrastive_epochs", "train.encoders")
-RESAMPLES = 200
 PROBED_TRACKS = 300  # at most; heads are looked at on tracks of two voices alone
 
 
@@ -67,30 +67,19 @@ def main() -> None:
     parser.add_argument("--splits", default="test", help="measured, with commas between them (default: test)")
     parser.add_argument("--start", type=int, default=5, help="epochs of contrast alone, for the encoders")
     parser.add_argument("--epochs", type=int, default=2, help="epochs of every arm")
-    parser.add_argument("--train-only", action="store_true", help="leave the measuring to another process")
-    parser.add_argument("--measure-only", action="store_true", help="measure the trainings that are finished")
+    add_which_work(parser)
     overrides, rest = split_overrides(sys.argv[1:])
     options = parser.parse_args(rest)
-    for key in CHOSEN_HERE:
-        if any(override.startswith(f"--{key}=") for override in overrides):
-            raise UsageError(f"--{key} is chosen for each training; see --help for the options of this command")
-    if options.train_only and options.measure_only:
-        raise UsageError("--train-only and --measure-only leave nothing to do; give one of them")
+    check_overrides(overrides, CHOSEN_HERE)
+    check_which_work(options)
     arms, seeds = read_names("--arms", options.arms, ARMS), read_seeds(options.seeds)
-    for seed in seeds:
-        start = Run(ENCODERS, seed, options.out / f"{ENCODERS}-{seed}")
-        if not options.measure_only:
-            train_one(start, options, overrides, start)
-        for arm in arms:
-            one = Run(arm, seed, options.out / f"{arm}-{seed}")
-            if not options.measure_only:
-                train_one(one, options, overrides, start)
-            path = options.out / f"{one.folder.name}.json"
-            if one.finished and not options.train_only:
-                if not path.is_file():
-                    with whole_text_file(path) as file:
-                        file.write(json.dumps(measure(one, options, overrides), indent=1) + "\n")
-                print(f"  {path}", flush=True)
+    train_and_measure(
+        options,
+        arms,
+        seeds,
+        lambda one, start: train_one(one, options, overrides, start),
+        lambda one: measure(one, options, overrides),
+    )
 
 
 def train_one(one: Run, options: argparse.Namespace, overrides: list[str], start: Run) -> None:
@@ -108,34 +97,18 @@ def train_one(one: Run, options: argparse.Namespace, overrides: list[str], start
 
 def measure(one: Run, options: argparse.Namespace, overrides: list[str]) -> dict[str, Any]:
     """All figures of one training, ready for JSON."""
-    import torch
-
-    import avfusion
-    from avfusion.checkpoint import load_model
     from avfusion.data.examples import Examples
     from avfusion.data.open import open_dataset
-    from avfusion.scoring import pick_device, score_tracks
+    from avfusion.scoring import score_tracks
 
-    config = load_config(one.folder / "config.yaml", [])
-    if config.run.threads:
-        torch.set_num_threads(config.run.threads)
-    device = pick_device(config.run.device)
-    model, _, content = load_model(one.folder / "checkpoints" / "last.pt")
-    model.to(device)
+    model, config, content, device = finished_model(one)
     splits = [Examples(open_dataset(config.data, split), config.data) for split in options.splits.split(",")]
     scored = [(examples.dataset, score_tracks(model, examples, config, device)) for examples in splits]
     found = {
-        "arm": one.model,
-        "seed": int(one.seed),
+        **training_facts(one, config, content, model, device),
         "settings": ARMS[one.model],
         "common_settings": overrides,
         "epochs": {"encoders": options.start + 1, "arm": options.epochs},
-        "steps": int(content["progress"]["step"]),
-        "parameters": sum(parameter.numel() for parameter in model.parameters()),
-        "minutes": round(read_minutes(one), 2),
-        "commit": commit(),
-        "versions": {"avfusion": avfusion.__version__, "torch": torch.__version__, "python": platform.python_version()},
-        "machine": f"{platform.machine()}, {config.run.threads or torch.get_num_threads()} threads, {device.type}",
         "dataset": dataset_facts(options.data),
         "splits": options.splits,
         **average_precisions(scored),
@@ -145,42 +118,21 @@ def measure(one: Run, options: argparse.Namespace, overrides: list[str]) -> dict
     return found
 
 
-def dataset_facts(root: Path) -> dict[str, Any]:
-    """What ``dataset.json`` says of how the dataset was made, without paths."""
-    info = json.loads((root / "dataset.json").read_text(encoding="utf-8"))
-    return {"name": info["name"], "settings": info["settings"], "counts": info["counts"]}
-
-
 def average_precisions(scored: list[tuple[Any, list[Any]]]) -> dict[str, Any]:
     """AP where two voices are heard, elsewhere and over all, and the same on drawn groups (the same for every arm).
 
     Args:
         scored: datasets, each with one array of scores a track.
     """
-    from avfusion.alignment.measures.resampling import draws, group_of
-    from avfusion.evaluation.groups import group_index
-    from avfusion.evaluation.ranking import Ranking
+    from avfusion.alignment.measures.resampling import group_of
 
     tracks = [track for dataset, _ in scored for track in dataset.tracks]
     speaking = np.concatenate([track.speaking for track in tracks])
     two_voices = np.concatenate([two_voices_at(data, i) for data, _ in scored for i in range(len(data.tracks))])
     names = np.array([group_of(track) for track in tracks for _ in range(track.num_frames)], dtype=np.object_)
     score = np.concatenate([of_track for _, scores in scored for of_track in scores])
-    group, groups = group_index(names)
-    counts = draws(len(groups), RESAMPLES)
-    parts = {}
-    for name, kept in (("overlap", two_voices), ("elsewhere", ~two_voices), ("all", np.ones_like(two_voices))):
-        ranking = Ranking(speaking[kept], score[kept])
-        drawn = [ranking.average_precision(times[group[kept]]) for times in counts]
-        parts[name] = {
-            "ap": ranking.average_precision(),
-            "auroc": ranking.auroc(),
-            "drawn_ap": [round(float(value), 5) for value in drawn],
-            "prevalence": float(speaking[kept].mean()),
-            "frames": int(kept.sum()),
-            "groups": len(np.unique(group[kept])),
-        }
-    return {"tracks": len(tracks), "parts": parts}
+    parts = {"overlap": two_voices, "elsewhere": ~two_voices, "all": np.ones_like(two_voices)}
+    return {"tracks": len(tracks), "parts": precision_of_parts(speaking, score, names, parts)}
 
 
 def two_voices_at(dataset: Any, index: int) -> np.ndarray:
@@ -254,17 +206,6 @@ def attention_figures(model: Any, examples: Any, config: Any, device: Any) -> di
 def values(estimates: np.ndarray) -> list[float | None]:
     """The values of ``(H, 3)`` estimates, None for NaN."""
     return [None if np.isnan(value) else round(float(value), 5) for value in estimates[:, 0]]
-
-
-def commit() -> str | None:
-    """The commit that is checked out, with a + where files differ from it; None outside of a repository."""
-    git = ["git", "-C", str(REPOSITORY)]
-    try:
-        name = subprocess.run([*git, "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=True).stdout
-        changed = subprocess.run([*git, "status", "--porcelain", "-uno"], capture_output=True, text=True, check=True)
-    except (OSError, subprocess.CalledProcessError):
-        return os.environ.get("AVFUSION_COMMIT")
-    return name.strip() + ("+" if changed.stdout.strip() else "")
 
 
 if __name__ == "__main__":

@@ -13,9 +13,6 @@ groups of scenes of the mean over seeds, every arm on the same draws.
 
 from __future__ import annotations
 
-import argparse
-import json
-import re
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -24,72 +21,25 @@ from typing import Any
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # where this folder is found
-from avfusion.errors import AvfusionError, CommandParser, UsageError, run_command
-from avfusion.evaluation.seeds import SeedMean, difference_over_seeds, mean_over_seeds
-from avfusion.files import whole_text_file
+from avfusion.errors import run_command
+from avfusion.evaluation.seeds import mean_over_seeds
+from benchmarks import write_up
 from benchmarks.head_count import ARMS
+from benchmarks.write_up import Trainings, claim, compared, markdown, with_half, write_tables
 
 REFERENCE = "heads_4"
 CLAIMS = (("heads_4", "heads_1"), ("heads_8", "heads_1"), ("heads_2", "heads_1"))  # several heads against one
-Trainings = dict[str, dict[str, dict[str, Any]]]  # arm to seed to content
+ALIKE = ("dataset", "splits", "epochs", "steps", "common_settings")
 
 
 def main() -> None:
     """Reads the command line and writes or prints the tables."""
-    parser = CommandParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
-    )
-    parser.add_argument("folders", type=Path, nargs="+", metavar="FOLDER", help="JSON files of one dataset")
-    parser.add_argument("--into", type=Path, help="a Markdown file with markers")
-    options = parser.parse_args()
-    for folder in options.folders:
-        text = tables(read_trainings(folder))
-        if options.into is None:
-            print(text)
-        else:
-            content = options.into.read_text(encoding="utf-8")
-            replaced = replace_between(content, folder.name, text, options.into)
-            with whole_text_file(options.into) as file:
-                file.write(replaced)
-            print(f"  {options.into}: {folder.name}")
-
-
-def replace_between(content: str, name: str, text: str, path: Path) -> str:
-    """The content with the part between the markers of that name replaced.
-
-    Raises:
-        UsageError: there are no such markers.
-    """
-    begin, end = f"<!-- head_count: {name} -->\n", "<!-- head_count: end -->"
-    pattern = re.compile(re.escape(begin) + ".*?" + re.escape(end), re.DOTALL)
-    if not pattern.search(content):
-        raise UsageError(f"{path}: expected the lines {begin.strip()} and {end} around the tables; add them")
-    return pattern.sub(lambda _: f"{begin}\n{text}\n{end}", content)
+    write_tables(__doc__, "head_count", lambda folder: tables(read_trainings(folder)))
 
 
 def read_trainings(folder: Path) -> Trainings:
-    """All trainings of a folder, arms in their usual order.
-
-    Raises:
-        UsageError: there are none.
-        AvfusionError: a file is damaged, or they are not of one dataset, length and split.
-    """
-    found: Trainings = {arm: {} for arm in ARMS}
-    first: dict[str, Any] | None = None
-    for path in sorted(folder.glob("*.json")):
-        try:
-            content = json.loads(path.read_text(encoding="utf-8"))
-            arm, seed = content["arm"], str(content["seed"])
-        except (ValueError, KeyError, TypeError) as error:
-            raise AvfusionError(f"{path}: no figures of a training ({type(error).__name__}); remove it") from error
-        first = first or content
-        for key in ("dataset", "splits", "epochs", "steps", "common_settings"):
-            if content[key] != first[key]:
-                raise AvfusionError(f"{path}: its {key} differs from that of the other trainings; no table of both")
-        found[arm][seed] = content
-    if first is None:
-        raise UsageError(f"{folder}: no JSON files there; benchmarks/head_count.py writes them")
-    return {arm: seeds for arm, seeds in found.items() if seeds}
+    """All trainings of a folder; errors as of :func:`write_up.read_trainings`."""
+    return write_up.read_trainings(folder, ARMS, ALIKE, "benchmarks/head_count.py")
 
 
 def tables(trainings: Trainings) -> str:
@@ -139,31 +89,13 @@ def difference(trainings: Trainings, arm: str, other: str, part: str) -> str:
     return f"{with_half(found, sign=True)} ({interval[0]:+.3f}..{interval[1]:+.3f})"
 
 
-def compared(trainings: Trainings, arm: str, other: str, part: str) -> tuple[SeedMean, tuple[float, float]]:
-    """The difference of two arms, seed by seed, and its bootstrap interval over groups of scenes."""
-    ours, theirs = trainings[arm], trainings[other]
-    common = [seed for seed in ours if seed in theirs]
-    if not common:
-        raise AvfusionError(f"{arm} and {other} have no seed in common; train both with the same --seeds")
-    ap = [{seed: runs[seed]["parts"][part]["ap"] for seed in common} for runs in (ours, theirs)]
-    drawn = [np.mean([runs[seed]["parts"][part]["drawn_ap"] for seed in common], axis=0) for runs in (ours, theirs)]
-    low, high = np.nanquantile(drawn[0] - drawn[1], [0.025, 0.975])
-    return difference_over_seeds(ap[0], ap[1]), (float(low), float(high))
-
-
 def verdicts(trainings: Trainings) -> list[str]:
     """Whether several heads are better than one where two people talk at once, in words."""
-    lines = []
-    for arm, other in CLAIMS:
-        if arm in trainings and other in trainings:
-            found, interval = compared(trainings, arm, other, "overlap")
-            half = found.half_width if found.half_width is not None else float("inf")
-            clear = abs(found.mean) > half and interval[0] * interval[1] > 0
-            word = ("better" if found.mean > 0 else "worse") if clear else "not told apart"
-            lines.append(
-                f"- `{arm}` against `{other}`, two voices: {with_half(found, sign=True)} "
-                f"({interval[0]:+.3f}..{interval[1]:+.3f}): **{word}**"
-            )
+    lines = [
+        claim(trainings, arm, other, "overlap", what="two voices")
+        for arm, other in CLAIMS
+        if arm in trainings and other in trainings
+    ]
     return ["\n".join(lines)] if lines else []
 
 
@@ -215,18 +147,6 @@ HEAD_COLUMNS: dict[str, Callable[[Sequence[dict[str, Any]]], str]] = {
     "ΔAP, worst loss of one head": over_seeds(lambda a: min(a["zero"]), 3),
     "ΔAP without any": over_seeds(lambda a: a["none"], 3),
 }
-
-
-def with_half(found: SeedMean, digits: int = 3, sign: bool = False) -> str:
-    """``.651 ± .012``; the mean alone where there is one seed."""
-    mean = f"{found.mean:{'+' if sign else ''}.{digits}f}"
-    return mean if found.half_width is None else f"{mean} ± {found.half_width:.{digits}f}"
-
-
-def markdown(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table."""
-    lines = [header, ["---"] * len(header), *rows]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 if __name__ == "__main__":

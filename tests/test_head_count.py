@@ -15,6 +15,7 @@ from avfusion.errors import AvfusionError, UsageError, run_command
 from avfusion.models import build_model
 from benchmarks import head_count, head_count_table
 from benchmarks.head_count import ARMS, DEFAULT_CONFIG
+from benchmarks.write_up import replace_between
 
 ROOT = Path(__file__).resolve().parent.parent
 KEPT = ROOT / "docs" / "head_count"
@@ -115,4 +116,4 @@ def test_the_write_up_holds_exactly_what_the_files_say(folder: Path) -> None:
     path = ROOT / "docs" / "experiments.md"
     content = path.read_text(encoding="utf-8")
     text = head_count_table.tables(head_count_table.read_trainings(folder))
-    assert head_count_table.replace_between(content, folder.name, text, path) == content
+    assert replace_between(content, "head_count", folder.name, text, path) == content

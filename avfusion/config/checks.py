@@ -168,7 +168,7 @@ def _check_heads(model: ModelConfig) -> None:
     attends = model.modality == "audio_visual" and model.fusion.kind == "cross_attention"
     streams = (
         ("fusion", model.fusion.heads, attends and model.fusion.positions),
-        ("temporal", model.temporal.heads, model.temporal.layers > 0),
+        ("temporal", model.temporal.heads, model.temporal.layers > 0 and model.temporal.positions),
         ("speaker", model.speaker.heads, False),
     )
     for key, heads, rotary in streams:

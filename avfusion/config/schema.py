@@ -159,6 +159,7 @@ class TemporalConfig:
     heads: int = _number(4, low=1)
     window_s: float | None = 1.0
     kernel: int = _number(5, low=1, odd=True)  # frames of the depthwise convolution
+    positions: bool = True  # rotary positions in seconds, up to 8 s; without them near and far are alike in the window
     order: str = _choice("attention_first", "convolution_first")
 
 

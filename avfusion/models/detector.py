@@ -123,6 +123,17 @@ class ActiveSpeakerDetector(nn.Module):
         Raises:
             ValueError: picture and sound do not have one length.
         """
+        seen, heard = self.embed(crops, log_mel, frame_mask, audio_mask)
+        return self.decide(seen, heard, frame_mask, audio_mask, need_alignment, need_audio_100hz)
+
+    def embed(
+        self, crops: Tensor, log_mel: Tensor, frame_mask: Tensor | None = None, audio_mask: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """What the encoders say: pictures ``(B S, T, D)`` and sound ``(B, 4 T, D)``, as :meth:`decide` takes them.
+
+        Raises:
+            ValueError: picture and sound do not have one length.
+        """
         _, faces, frames = crops.shape[:3]
         if log_mel.shape[1] != frames * AUDIO_FRAMES_PER_VIDEO_FRAME:
             raise ValueError(f"{frames} video frames need {frames * 4} audio frames, found {log_mel.shape[1]}")
@@ -134,7 +145,7 @@ class ActiveSpeakerDetector(nn.Module):
         if self.modality != "audio":
             face_mask = None if frame_mask is None else rearrange(frame_mask, "b s t -> (b s) t")
             seen = encode(self.visual, rearrange(crops, "b s t y x -> (b s) t y x"), face_mask, PIECE_FRAMES)
-        return self.decide(seen, heard, frame_mask, audio_mask, need_alignment, need_audio_100hz)
+        return seen, heard
 
     def decide(
         self,
@@ -250,6 +261,7 @@ def build_model(config: ModelConfig, num_mels: int) -> ActiveSpeakerDetector:
             window_s=config.temporal.window_s,
             kernel=config.temporal.kernel,
             attention_first=config.temporal.order == "attention_first",
+            positions=config.temporal.positions,
             dropout=dropout,
             causal=ahead.causal,
         )

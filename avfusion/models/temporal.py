@@ -23,6 +23,8 @@ class TemporalBlock(nn.Module):
         window_s: each frame attends to this many seconds before and after it; None for the whole track.
         kernel: frames of the depthwise convolution, odd.
         attention_first: attention before convolution, or after it.
+        positions: rotary positions in seconds on queries and keys. They all turn (the slowest once in 8 s), so what a
+            frame looks for far away depends on how far; without them it is found at any distance alike.
         dropout: share of features dropped in training.
         causal: each frame sees those before it only.
     """
@@ -36,6 +38,7 @@ class TemporalBlock(nn.Module):
         window_s: float | None = 1.0,
         kernel: int = 5,
         attention_first: bool = True,
+        positions: bool = True,
         dropout: float = 0.0,
         causal: bool = False,
     ) -> None:
@@ -47,7 +50,7 @@ class TemporalBlock(nn.Module):
             hz=hz,
             window_s=window_s,
             ahead_s=0.0 if causal else None,
-            rotary=True,
+            rotary=positions,
             qk_norm=True,
             dropout=dropout,
         )

@@ -18,6 +18,7 @@ from avfusion.config import Config
 from avfusion.data.batching import Batch
 from avfusion.distributed import ALONE, World
 from avfusion.models import ActiveSpeakerDetector
+from avfusion.training.held_still import hold_still
 from avfusion.training.optim import AveragedWeights, build_optimizer, learning_rate_factor, set_learning_rate
 from avfusion.training.state import random_state
 from avfusion.training.step_loss import StepLoss, leaves_weights_unused, loss_weights, whole_counts
@@ -63,6 +64,7 @@ class Stepper:
         settings = config.train
         if settings.channels_last:
             model.to(memory_format=torch.channels_last)
+        hold_still(model, settings)
         self.optimizer = build_optimizer(model, settings)
         self.scaler = torch.amp.GradScaler(device.type, enabled=settings.precision == "float16")
         self.ema = AveragedWeights(model, settings.ema) if settings.ema else None

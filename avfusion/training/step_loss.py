@@ -26,6 +26,7 @@ from avfusion.models.losses import (
     term_value,
     terms_on,
 )
+from avfusion.training.held_still import RememberedEmbeddings, can_remember
 
 AUTOCAST = {"bfloat16": torch.bfloat16, "float16": torch.float16}
 
@@ -45,6 +46,7 @@ class StepLoss(nn.Module):
         self.model = model
         self._settings, self._device = config.train, device
         self._detect = torch.compile(model) if config.train.compile else model
+        self._remembered = RememberedEmbeddings(model, config.data.cache_gb) if can_remember(config) else None
         self._everyone = world if world.size > 1 and config.train.loss.negatives == "batch" else None
 
     def forward(self, part: Batch, counts: Mapping[str, Tensor]) -> Tensor:
@@ -53,13 +55,14 @@ class StepLoss(nn.Module):
         # Where all frames are real the masks say nothing: filling by them takes time for every map of the encoders.
         masks = (part.frame_mask, part.audio_mask) if part.is_padded else (None, None)
         with torch.autocast(self._device.type, AUTOCAST.get(precision), enabled=precision in AUTOCAST):
-            detection = self._detect(
-                part.crops,
-                part.log_mel,
-                *masks,
-                need_alignment=needs_alignment(wanted),
-                need_audio_100hz=needs_audio_100hz(wanted, loss),
-            )
+            alignment, audio_100hz = needs_alignment(wanted), needs_audio_100hz(wanted, loss)
+            if self._remembered is None:
+                detection = self._detect(
+                    part.crops, part.log_mel, *masks, need_alignment=alignment, need_audio_100hz=audio_100hz
+                )
+            else:
+                seen, heard = self._remembered(part, *masks)
+                detection = self.model.decide(seen, heard, masks[0], masks[1], alignment, audio_100hz)
         totals = loss_totals(detection, _targets(part), loss, wanted, self._everyone)
         return torch.stack([term_value(totals[key], count) for key, count in counts.items()])
 
