@@ -146,7 +146,7 @@ class Examples(Dataset[Example]):
         dropped = None
         clip, timing, moved = self._clip(request, draws)
         others = [self._other_face(request, other, timing, moved) for other in request.others]
-        crops, audio = torch.from_numpy(clip.crops).float() / 255, clip.audio
+        crops, audio = torch.from_numpy(clip.crops).float().div_(255), clip.audio
         if draws is not None:
             dropped = None if request.in_sync else dropped_stream(self.config.augment, draws)
             crops = augment_crops(crops, self.config.augment, draws)
@@ -187,7 +187,7 @@ class Examples(Dataset[Example]):
         whole = self._whole(other)
         part = self._fitted(self.dataset.read(other, first, count)) if whole is None else _cut(whole, first, count)
         shown, speaking = presence.shown(part, first)
-        crops = torch.from_numpy(shown).float() / 255
+        crops = torch.from_numpy(shown).float().div_(255)
         if self.augment:
             crops = augment_crops(crops, self.config.augment, Draws(self.seed, request.epoch, other))
         labels = np.zeros_like(speaking) if moved else speaking

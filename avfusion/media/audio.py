@@ -28,6 +28,8 @@ FFT_SIZE = 400  # 25 ms
 LOG_FLOOR = 1e-6  # about the power of rounding noise of 16-bit sound; keeps digital silence finite
 LOG_MEAN = -5.0  # mean and spread of log-mel speech at ordinary levels, so that the network sees about unit scale
 LOG_SPREAD = 4.0
+PIECE_FRAMES = 2000  # whose spectra are made at once: those of a long track would be large, and slow as fresh memory is
+PIECE_MARGIN = 2  # frames around them whose samples are in the first and last windows
 
 
 class LogMel(nn.Module):
@@ -71,6 +73,19 @@ class LogMel(nn.Module):
         num_frames = audio.shape[-1] // SAMPLES_PER_AUDIO_FRAME
         if num_frames == 0:
             return audio.new_zeros((*audio.shape[:-1], 0, self.num_mels), dtype=torch.float32)
+        if num_frames <= 2 * PIECE_FRAMES:
+            return self._at_once(audio, num_frames)
+        pieces = []
+        for first in range(0, num_frames, PIECE_FRAMES):
+            begin, last = max(first - PIECE_MARGIN, 0), min(first + PIECE_FRAMES, num_frames)
+            # The last piece also has the samples that make no whole frame.
+            end = None if last == num_frames else (last + PIECE_MARGIN) * SAMPLES_PER_AUDIO_FRAME
+            part = self._at_once(audio[..., begin * SAMPLES_PER_AUDIO_FRAME : end], last - begin)
+            pieces.append(part[..., first - begin :, :])
+        return torch.cat(pieces, dim=-2)
+
+    def _at_once(self, audio: Tensor, num_frames: int) -> Tensor:
+        """The first frames of a sound."""
         with torch.autocast(audio.device.type, enabled=False):  # a float16 spectrum overflows
             # A centred spectrogram has one frame more than there are steps: it goes, so that the front never shifts.
             power = self.mel(audio.float())[..., :num_frames]

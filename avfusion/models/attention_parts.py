@@ -25,6 +25,16 @@ class AttentionModule(nn.Module):
         super().__init__()
         self._listeners: list[Callable[[Tensor], None]] = []
 
+    @property
+    def watched(self) -> bool:
+        """Whether somebody listens: to the weights of a whole track, so it has to come at once."""
+        return bool(self._listeners)
+
+    def past_and_ahead(self, window: Window | None) -> tuple[int | None, int | None]:
+        """Query frames before and after a frame that its window holds; None where the whole track is wanted."""
+        reach = None if window is None or self.watched else window.reach_queries()
+        return (None, None) if reach is None else reach
+
     def _wants_weights(self, need_weights: bool) -> bool:
         return need_weights or bool(self._listeners)
 

@@ -92,6 +92,11 @@ class MultiHeadCrossAttention(AttentionModule):
         self.out = nn.Linear(embed_dim, embed_dim, bias=bias and not null_key)
         self._edits: list[HeadEdit] = []  # filled by head_edit.edit_heads, and only inside its block
 
+    @property
+    def watched(self) -> bool:
+        """As of every attention module, or whether heads are edited."""
+        return super().watched or bool(self._edits)
+
     def forward(
         self, x: Tensor, context: Tensor, context_mask: Tensor | None = None, need_weights: bool = False
     ) -> Tensor | tuple[Tensor, Tensor]:
@@ -178,7 +183,11 @@ class MultiHeadCrossAttention(AttentionModule):
             ``(B, Tq, D)`` and ``(B, Tk, D)`` unit vectors; their product is the mean over the heads of the cosine of
             query and key.
         """
-        return self._unit_by_head(self.query(x)), self.key_content(context)
+        return self.query_content(x), self.key_content(context)
+
+    def query_content(self, x: Tensor) -> Tensor:
+        """The first of :meth:`content` alone: ``(B, Tq, D)`` to unit vectors ``(B, Tq, D)``."""
+        return self._unit_by_head(self.query(x))
 
     def key_content(self, context: Tensor) -> Tensor:
         """The second of :meth:`content` alone: ``(B, Tk, C)`` to unit vectors ``(B, Tk, D)``."""

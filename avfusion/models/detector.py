@@ -23,14 +23,14 @@ from avfusion.models.baselines.lr_style import lr_parts
 from avfusion.models.baselines.talknet_style import talknet_parts
 from avfusion.models.fusion import ConcatFusion, CrossAttentionFusion, SumFusion, pool_to_video_rate
 from avfusion.models.layers import normal_scores
-from avfusion.models.pieces import encode
+from avfusion.models.pieces import at_each_step, between_faces, encode, fuse, over_time
 from avfusion.models.reach import look_ahead
 from avfusion.models.speaker import SpeakerAttention
 from avfusion.models.temporal import TemporalBlock
 from avfusion.models.visual import VisualEncoder
 from avfusion.models.visual_resnet import ResNetEncoder
 
-PIECE_FRAMES = 500  # of video, that the encoders take at once of a long track
+PIECE_FRAMES = 250  # of video, that the encoders take at once of a long track
 
 
 @dataclass
@@ -139,11 +139,13 @@ class ActiveSpeakerDetector(nn.Module):
         if log_mel.shape[1] != frames * AUDIO_FRAMES_PER_VIDEO_FRAME:
             raise ValueError(f"{frames} video frames need {frames * 4} audio frames, found {log_mel.shape[1]}")
         # A baseline of one stream is not slowed down by the other: that one stays empty.
-        heard = log_mel.new_zeros(*log_mel.shape[:2], self.embed_dim)
-        seen = log_mel.new_zeros(crops.shape[0] * faces, frames, self.embed_dim)
-        if self.modality != "video":
+        if self.modality == "video":
+            heard = log_mel.new_zeros(*log_mel.shape[:2], self.embed_dim)
+        else:
             heard = encode(self.audio, log_mel, audio_mask, PIECE_FRAMES * AUDIO_FRAMES_PER_VIDEO_FRAME)
-        if self.modality != "audio":
+        if self.modality == "audio":
+            seen = log_mel.new_zeros(crops.shape[0] * faces, frames, self.embed_dim)
+        else:
             face_mask = None if frame_mask is None else rearrange(frame_mask, "b s t -> (b s) t")
             seen = encode(self.visual, rearrange(crops, "b s t y x -> (b s) t y x"), face_mask, PIECE_FRAMES)
         return seen, heard
@@ -169,8 +171,6 @@ class ActiveSpeakerDetector(nn.Module):
         """
         faces, frames = seen.shape[0] // heard.shape[0], seen.shape[1]
         face_mask = None if frame_mask is None else rearrange(frame_mask, "b s t -> (b s) t")
-        heard_by_face = repeat(heard, "b a d -> (b s) a d", s=faces)
-        mask_by_face = None if audio_mask is None else repeat(audio_mask, "b a -> (b s) a", s=faces)
         heard_at_frames = pool_to_video_rate(heard, frames)
 
         x = repeat(heard_at_frames, "b t d -> (b s) t d", s=faces) if self.modality == "audio" else seen
@@ -178,24 +178,27 @@ class ActiveSpeakerDetector(nn.Module):
         if self.modality == "audio_visual":
             for layer in self.fusion:
                 if need_alignment and isinstance(layer, CrossAttentionFusion):
-                    x, weights = layer(x, heard_by_face, face_mask, mask_by_face, need_weights=True)
+                    own_mask = None if audio_mask is None else repeat(audio_mask, "b a -> (b s) a", s=faces)
+                    own_sound = repeat(heard, "b a d -> (b s) a d", s=faces)
+                    x, weights = layer(x, own_sound, face_mask, own_mask, need_weights=True)
                     alignment.append(rearrange(weights, "(b s) h t a -> b s h t a", s=faces))
                 else:
-                    x = layer(x, heard_by_face, face_mask, mask_by_face)
-        for between_faces in self.speaker:
-            of_scenes = between_faces(rearrange(x, "(b s) t d -> b s t d", s=faces), frame_mask)
+                    x = fuse(layer, x, heard, face_mask, audio_mask)
+        for speaker in self.speaker:
+            of_scenes = between_faces(speaker, rearrange(x, "(b s) t d -> b s t d", s=faces), frame_mask)
             x = rearrange(of_scenes, "b s t d -> (b s) t d")
         for block in self.temporal:
-            x = block(x, face_mask)
+            x = over_time(block, x, face_mask)
 
-        seen_content, heard_content = self._content(seen, heard_at_frames)
-        heard_content_100hz = self._sound_content(heard) if need_audio_100hz else None
+        seen_content = at_each_step(self._picture_content, seen)
+        heard_content = at_each_step(self._sound_content, heard_at_frames)
+        heard_content_100hz = at_each_step(self._sound_content, heard) if need_audio_100hz else None
 
         def by_scene(logits: Tensor) -> Tensor:
             return rearrange(logits, "(b s) t 1 -> b s t", s=faces)
 
         return Detection(
-            logits=by_scene(self.head(self.head_norm(x))),
+            logits=by_scene(at_each_step(lambda part: self.head(self.head_norm(part)), x)),
             audio_logits=repeat(self.audio_head(heard_at_frames), "b t 1 -> b s t", s=faces),
             video_logits=by_scene(self.video_head(seen)),
             video_embedding=rearrange(seen_content, "(b s) t e -> b s t e", s=faces),
@@ -204,18 +207,18 @@ class ActiveSpeakerDetector(nn.Module):
             alignment=torch.stack(alignment, dim=2) if alignment else None,
         )
 
-    def _content(self, seen: Tensor, heard: Tensor) -> tuple[Tensor, Tensor]:
-        """Unit vectors that are alike where picture ``(B S, T, D)`` and sound ``(B, T, D)`` of a frame are."""
+    def _picture_content(self, seen: Tensor) -> Tensor:
+        """Unit vectors that are like those of the sound where picture ``(N, T, D)`` and sound of a frame are alike."""
         layer = self.fusion[0] if self.contrast_attention else None
         if isinstance(layer, CrossAttentionFusion):
-            return layer.content(seen, heard)
-        return F.normalize(self.video_contrast(seen), dim=-1), self._sound_content(heard)
+            return layer.video_content(seen)
+        return F.normalize(self.video_contrast(seen), dim=-1)
 
     def _sound_content(self, heard: Tensor) -> Tensor:
-        """The second of :meth:`_content` alone, for sound ``(B, A, D)`` at any rate."""
+        """The same of the sound ``(B, A, D)``, at any rate."""
         layer = self.fusion[0] if self.contrast_attention else None
         if isinstance(layer, CrossAttentionFusion):
-            return layer.video_from_audio.key_content(heard)
+            return layer.audio_content(heard)
         return F.normalize(self.audio_contrast(heard), dim=-1)
 
 

@@ -72,9 +72,27 @@ class CrossAttentionFusion(nn.Module):
         self.feed_forward = FeedForward(embed_dim, dropout=dropout)
         self.bypass = nn.Linear(embed_dim, embed_dim) if audio_bypass else None
 
+    @property
+    def past_frames(self) -> int | None:
+        """Video frames before a frame whose sound it hears; None for the whole track."""
+        return self.video_from_audio.past_and_ahead(self.video_from_audio.window)[0]
+
+    @property
+    def ahead_frames(self) -> int | None:
+        """Video frames after it."""
+        return self.video_from_audio.past_and_ahead(self.video_from_audio.window)[1]
+
     def content(self, video: Tensor, audio: Tensor) -> tuple[Tensor, Tensor]:
         """What the heads compare, apart from when it happens: see :meth:`MultiHeadCrossAttention.content`."""
-        return self.video_from_audio.content(self.norm(video), audio)
+        return self.video_content(video), self.audio_content(audio)
+
+    def video_content(self, video: Tensor) -> Tensor:
+        """The first of :meth:`content` alone."""
+        return self.video_from_audio.query_content(self.norm(video))
+
+    def audio_content(self, audio: Tensor) -> Tensor:
+        """The second of :meth:`content` alone."""
+        return self.video_from_audio.key_content(audio)
 
     def forward(
         self,
@@ -103,6 +121,8 @@ class CrossAttentionFusion(nn.Module):
 class ConcatFusion(nn.Module):
     """The baseline without attention: each frame beside the sound of its own 40 ms."""
 
+    past_frames = ahead_frames = 0
+
     def __init__(self, embed_dim: int, dropout: float = 0.0) -> None:
         super().__init__()
         self.mix = nn.Linear(2 * embed_dim, 2 * embed_dim)
@@ -120,6 +140,8 @@ class ConcatFusion(nn.Module):
 
 class SumFusion(nn.Module):
     """Nothing learnt: each frame plus the sound of its own 40 ms."""
+
+    past_frames = ahead_frames = 0
 
     def forward(
         self, video: Tensor, audio: Tensor, frame_mask: Tensor | None = None, audio_mask: Tensor | None = None

@@ -56,8 +56,9 @@ class TemporalConvolution(nn.Module):
         super().__init__()
         if kernel % 2 == 0:
             raise ValueError(f"temporal kernel must be odd to be centred on its frame, found {kernel}")
-        padding = kernel - 1 - (kernel // 2 if ahead is None else ahead)
-        self.depthwise = nn.Conv1d(dim, dim, kernel, padding=padding, groups=dim)
+        self.ahead_frames = kernel // 2 if ahead is None else ahead
+        self.past_frames = kernel - 1 - self.ahead_frames
+        self.depthwise = nn.Conv1d(dim, dim, kernel, padding=self.past_frames, groups=dim)
         self.feed_forward = FeedForward(dim, expansion, dropout)
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:

@@ -46,6 +46,16 @@ class SpeakerAttention(AttentionModule):
         self.out = nn.Linear(embed_dim, embed_dim, bias=False)  # what attends to nothing adds nothing
         nn.init.normal_(self.out.weight, std=0.1 / math.sqrt(embed_dim))  # at first a face is hardly changed by others
 
+    @property
+    def past_frames(self) -> int | None:
+        """Frames before a frame that can change it: none; None where the whole track is wanted."""
+        return None if self.watched else 0
+
+    @property
+    def ahead_frames(self) -> int | None:
+        """Frames after it."""
+        return self.past_frames
+
     def forward(
         self, x: Tensor, mask: Tensor | None = None, need_weights: bool = False
     ) -> Tensor | tuple[Tensor, Tensor]:

@@ -58,6 +58,18 @@ class TemporalBlock(nn.Module):
         self.feed_forward = FeedForward(embed_dim, dropout=dropout)
         self.attention_first = attention_first
 
+    @property
+    def past_frames(self) -> int | None:
+        """Frames before a frame that can change it; None for the whole track."""
+        past, _ = self.attention.past_and_ahead(self.attention.window)
+        return None if past is None else past + self.convolution.past_frames
+
+    @property
+    def ahead_frames(self) -> int | None:
+        """Frames after it."""
+        _, ahead = self.attention.past_and_ahead(self.attention.window)
+        return None if ahead is None else ahead + self.convolution.ahead_frames
+
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         """``x`` ``(N, T, D)``, ``mask`` ``(N, T)`` True = real -> ``(N, T, D)``."""
         if self.attention_first:

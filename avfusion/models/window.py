@@ -62,6 +62,14 @@ class Window:
         """The ratio of the rates: query ``i`` stands at key ``i * keys_per_query``."""
         return (Fraction(self.key_hz) / Fraction(self.query_hz)).limit_denominator(MAX_RATIO_DENOMINATOR)
 
+    def reach_queries(self) -> tuple[int, int] | None:
+        """Queries' steps before and after a query that hold all the keys of its window; None where it has no end."""
+        if math.isinf(self.half_width_s):
+            return None
+        ahead_s = self.half_width_s if self.ahead_s is None else self.ahead_s
+        past, ahead = (math.ceil((side_s + TOLERANCE_S) * self.query_hz) for side_s in (self.half_width_s, ahead_s))
+        return past, ahead
+
     def dense_mask(self, num_queries: int, num_keys: int, device: torch.device | None = None) -> Tensor:
         """``(Tq, Tk)`` bool, True where ``|j / key_hz - i / query_hz| <= half_width_s`` (to a microsecond).
 

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 import avfusion
 from avfusion.errors import AvfusionError
+from avfusion.media import audio
 from avfusion.media.audio import LogMel, fit_to_frames, mix_at_snr, num_samples_of, read_audio, write_audio
 
 
@@ -63,6 +64,16 @@ def test_equals_the_spectrogram_written_out() -> None:
             triangle = np.maximum(0, np.minimum((bins_hz - left) / (peak - left), (right - bins_hz) / (right - peak)))
             expected = (np.log(power @ triangle + 1e-6) + 5.0) / 4.0
             assert LogMel()(torch.from_numpy(audio))[frame, band].item() == pytest.approx(expected, abs=1e-4)
+
+
+@pytest.mark.parametrize("num_samples", [160 * 8 + 1, 160 * 10, 160 * 11 + 159, 160 * 12])
+def test_long_sound_in_pieces_has_the_spectra_of_the_whole(num_samples: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    features, sound = LogMel(num_mels=8), torch.randn(2, num_samples, generator=torch.Generator().manual_seed(0))
+    whole = features(sound)
+    monkeypatch.setattr(audio, "PIECE_FRAMES", 3)
+    in_pieces = features(sound)
+    assert in_pieces.shape == whole.shape == (2, num_samples // 160, 8)
+    torch.testing.assert_close(in_pieces, whole, rtol=0, atol=1e-6)
 
 
 @pytest.mark.parametrize("num_samples", [0, 1, 100, 159, 160, 200, 201, 399, 400])
