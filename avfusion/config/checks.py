@@ -30,6 +30,10 @@ FIXED_BY_KIND: dict[str, dict[str, Any]] = {
         "visual.kind": "small", "fusion.kind": "sum", "fusion.layers": 1, "speaker.layers": 0,
         "temporal.window_s": None,
     },
+    "lr_style": {
+        "visual.kind": "small", "fusion.kind": "concat", "fusion.layers": 1, "speaker.layers": 0,
+        "temporal.window_s": None,
+    },
 }  # fmt: skip
 MAX_VISUAL_REACH = 3  # video frames
 STEM_REACH = {"small": 1, "resnet18": 2}

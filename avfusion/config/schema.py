@@ -167,8 +167,8 @@ class TemporalConfig:
 class ModelConfig:
     """The active-speaker detector."""
 
-    # talknet_style and light_style are models of the field (models/baselines); they fix some of the keys below.
-    kind: str = _choice("avfusion", "talknet_style", "light_style")
+    # The others are models of the field, rebuilt (models/baselines); they fix some of the keys below.
+    kind: str = _choice("avfusion", "talknet_style", "light_style", "lr_style")
     modality: str = _choice("audio_visual", "video", "audio")  # the last two are baselines
     embed_dim: int = _number(128, low=8)
     dropout: float = _number(0.1, low=0, high=0.9)

@@ -19,6 +19,7 @@ from avfusion.clock import AUDIO_FRAMES_PER_VIDEO_FRAME, AUDIO_HZ, VIDEO_HZ
 from avfusion.config import ModelConfig
 from avfusion.models.audio import AudioEncoder
 from avfusion.models.baselines.light_style import light_parts
+from avfusion.models.baselines.lr_style import lr_parts
 from avfusion.models.baselines.talknet_style import talknet_parts
 from avfusion.models.fusion import ConcatFusion, CrossAttentionFusion, SumFusion, pool_to_video_rate
 from avfusion.models.layers import normal_scores
@@ -299,6 +300,15 @@ def _baseline(config: ModelConfig, num_mels: int) -> ActiveSpeakerDetector:
             fusion_heads=config.fusion.heads,
             layers=config.temporal.layers,
             heads=config.temporal.heads,
+            fuses=fuses,
+            dropout=config.dropout,
+        )
+    elif config.kind == "lr_style":
+        parts = lr_parts(
+            config.embed_dim,
+            visual_channels=config.visual.channels,
+            audio_channels=config.audio.channels,
+            layers=config.temporal.layers,
             fuses=fuses,
             dropout=config.dropout,
         )

@@ -8,7 +8,7 @@ Source of the split: Liao et al. 2023, "A Light Weight Model for Active Speaker 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 import torch
@@ -30,6 +30,9 @@ class EveryOther(nn.Conv2d):
 
     On processors with AVX2 and no AVX-512, oneDNN's gradient of a strided 1x1 convolution of fewer than 8 channels
     writes beyond its memory: github.com/uxlfoundation/oneDNN issue 6035, seen with torch 2.14.1.
+
+    Where a gradient is wanted they are picked as means over one pixel: the gradient of a slice has its channels first
+    in memory, and what it is added to has them last, which slowed down all that came below.
     """
 
     def __init__(self, in_channels: int, out_channels: int, step: int) -> None:
@@ -38,7 +41,8 @@ class EveryOther(nn.Conv2d):
 
     def forward(self, x: Tensor) -> Tensor:
         """``(N, C, Y, X) -> (N, C', Y/step, X/step)``."""
-        return super().forward(x[:, :, :: self.step, :: self.step])
+        every_other = F.avg_pool2d(x, 1, self.step) if x.requires_grad else x[:, :, :: self.step, :: self.step]
+        return super().forward(every_other)
 
 
 class ResidualBlock(nn.Module):
@@ -55,7 +59,7 @@ class ResidualBlock(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """``(N·T, C, Y, X) -> (N·T, C', Y/stride, X/stride)``."""
         inner = self.norm2(self.convolve2(F.relu(self.norm1(self.convolve1(x)), inplace=True)))
-        return F.relu(inner + self.skip(x), inplace=True)
+        return F.relu(inner.add_(self.skip(x)), inplace=True)
 
 
 class VisualEncoder(nn.Module):
@@ -115,13 +119,9 @@ class VisualEncoder(nn.Module):
             ``(N, T, D)``.
         """
         if torch.compiler.is_compiling():  # a graph for all lengths counts no frames
-            pooled = _pooled(self.stages(self.stem(_maps(crops, mask, self.stem_ahead))))
+            pooled = self._seen(crops, mask)
         else:
-            at_once = _frames_at_once(crops)
-            together = max(1, at_once // max(1, crops.shape[1]))
-            clips = torch.split(crops, together)
-            masks = [None] * len(clips) if mask is None else torch.split(mask, together)
-            pooled = torch.cat([self._seen(*some, at_once) for some in zip(clips, masks, strict=True)])
+            pooled = torch.cat([self._seen(*part) for part in self._parts(crops, mask)])
         embedded = self.project(rearrange(pooled, "(n t) p c -> n t (c p)", t=crops.shape[1]))
         out: Tensor = self.norm(self.temporal(embedded, mask))
         return keep_real(out, mask)
@@ -131,8 +131,7 @@ class VisualEncoder(nn.Module):
 
         The frames around them, ``stem_past`` and ``stem_ahead``, are what the stem compares them with.
         """
-        maps = rearrange(_maps(crops, None, self.stem_ahead), "(n t) c y x -> n t c y x", n=len(crops))[:, first:last]
-        pooled = _pooled(self.stages(self.stem(rearrange(maps, "n t c y x -> (n t) c y x"))))
+        pooled = self._seen(crops, None, first, last)
         out: Tensor = self.project(rearrange(pooled, "(n t) p c -> n t (c p)", n=len(crops)))
         return out
 
@@ -141,12 +140,28 @@ class VisualEncoder(nn.Module):
         out: Tensor = self.norm(self.temporal(embedded))
         return out
 
-    def _seen(self, crops: Tensor, mask: Tensor | None, at_once: int) -> Tensor:
-        """What the convolutions see in each of 9 places, ``(N, T, Y, X) -> (N·T, 9, C)``, so many frames at once."""
-        maps = _maps(crops, mask, self.stem_ahead)
-        parts = maps.chunk(max(1, -(-len(maps) // at_once)))
-        # Coarse places are kept: which part of the face moves matters.
-        return torch.cat([_pooled(self.stages(self.stem(part))) for part in parts])
+    def _parts(self, crops: Tensor, mask: Tensor | None) -> Iterator[tuple[Tensor, Tensor | None, int, int]]:
+        """Some clips, or some frames of one clip at a time: crops and mask, the first frame to see, the one after."""
+        if crops.device.type == "cpu":
+            _keep_freed_memory()
+        at_once, frames = _frames_at_once(crops), crops.shape[1]
+        together = max(1, at_once // max(1, frames))
+        clips = torch.split(crops, together)
+        masks = [None] * len(clips) if mask is None else torch.split(mask, together)
+        size = -(-frames // max(1, -(-frames // at_once)))  # parts of one size, but for the last
+        for some, real in zip(clips, masks, strict=True):
+            for first in range(0, max(1, frames), max(1, size)):
+                last = min(first + size, frames)
+                begin, end = max(0, first - self.stem_past), min(frames, last + self.stem_ahead)
+                around = None if real is None else real[:, begin:end]
+                yield some[:, begin:end], around, first - begin, last - begin
+
+    def _seen(self, crops: Tensor, mask: Tensor | None, first: int = 0, last: int | None = None) -> Tensor:
+        """What the convolutions see in each of 9 places: frames ``first .. last`` of ``(N, T, Y, X)``, ``(N·T, 9, C)``.
+
+        Coarse places are kept: which part of the face moves matters.
+        """
+        return _pooled(self.stages(self.stem(_maps(crops, mask, self.stem_ahead, first, last))))
 
 
 def _frames_at_once(crops: Tensor) -> int:
@@ -160,20 +175,30 @@ def _frames_at_once(crops: Tensor) -> int:
     return max(1, CACHED_PIXELS * torch.get_num_threads() // (height * width))
 
 
-def _maps(crops: Tensor, mask: Tensor | None, ahead: int) -> Tensor:
-    """Crops ``(N, T, Y, X)`` as the stem takes them, ``(N·T, 3, Y, X)``, their channels last in memory."""
-    pictures = crops.float() / 255 if crops.dtype == torch.uint8 else crops
+def _keep_freed_memory() -> None:
+    """Has the C library keep what the maps of one part took for those of the next.
+
+    glibc gives freed memory at the end of its heap back to the system once it is twice as much as the largest block
+    that came from the system by itself and was freed, up to 32 MB; here is one of nearly that size, never written to.
+    Fresh pages for every part took a quarter of the time.
+    """
+    torch.empty(31 << 20, dtype=torch.uint8)
+
+
+def _maps(crops: Tensor, mask: Tensor | None, ahead: int, first: int, last: int | None) -> Tensor:
+    """Frames ``first .. last`` of crops ``(N, T, Y, X)`` as the stem takes them: ``(N·T', 3, Y, X)``."""
+    pictures = crops.float().div_(255) if crops.dtype == torch.uint8 else crops
     pictures = (pictures - 0.45) * 4.0
     if mask is not None:
         pictures = pictures.masked_fill(~mask[..., None, None], 0.0)
-    maps = rearrange(_with_motion(pictures, mask, ahead), "n t c y x -> (n t) c y x")
-    return maps.contiguous(memory_format=torch.channels_last)
+    return rearrange(_with_motion(pictures, mask, ahead, first, last), "n t c y x -> (n t) c y x")
 
 
-def _with_motion(pictures: Tensor, mask: Tensor | None, ahead: int) -> Tensor:
-    """The picture, what changed since the frame before, and what changes until the next: ``(N, T, 3, Y, X)``.
+def _with_motion(pictures: Tensor, mask: Tensor | None, ahead: int, first: int = 0, last: int | None = None) -> Tensor:
+    """The picture, what changed since the frame before, and what changes until the next: ``(N, T', 3, Y, X)``.
 
     With ``ahead`` 0 the third is what had changed in the frame before. At the ends of the real frames nothing changes.
+    Of frames ``first .. last``; channels are last in memory, each written there at once.
     """
     held = torch.cat([pictures[:, :1], pictures], dim=1)
     since = (held[:, 1:] - held[:, :-1]) * MOTION_GAIN
@@ -181,7 +206,11 @@ def _with_motion(pictures: Tensor, mask: Tensor | None, ahead: int) -> Tensor:
         real = torch.cat([mask[:, :1], mask], dim=1)
         since = since.masked_fill(~(real[:, 1:] & real[:, :-1])[..., None, None], 0.0)
     other = F.pad(since, (0, 0, 0, 0, 0, 1))[:, 1:] if ahead else F.pad(since, (0, 0, 0, 0, 1, 0))[:, :-1]
-    return torch.stack([pictures, since, other], dim=2)
+    seen = pictures[:, first:last]
+    maps = seen.new_empty(*seen.shape, STEM_CHANNELS)
+    for channel, values in enumerate((seen, since[:, first:last], other[:, first:last])):
+        maps[..., channel] = values
+    return rearrange(maps, "n t y x c -> n t c y x")
 
 
 def _pooled(maps: Tensor) -> Tensor:

@@ -128,3 +128,41 @@ def test_picking_pixels_first_is_the_strided_convolution(channels: int, side: in
         isinstance(m, torch.nn.Conv2d) and m.kernel_size == (1, 1) and m.stride != (1, 1)
         for m in VisualEncoder(16, (4, 8, 8)).modules()
     )
+
+
+@pytest.mark.parametrize("ahead", [0, 1])
+@pytest.mark.parametrize("padded", [False, True])
+def test_frames_in_between_are_compared_as_in_the_whole_clip(ahead: int, padded: bool) -> None:
+    """A part with the frames around it, against the same frames of the whole, bit for bit; channels last in memory."""
+    crops = torch.randint(0, 256, (2, 9, 4, 6), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
+    mask = None
+    if padded:
+        mask = torch.ones(2, 9, dtype=torch.bool)
+        mask[0, 5:], mask[1, :2] = False, False
+    whole = visual._maps(crops, mask, ahead, 0, None).unflatten(0, (2, 9))
+    assert visual._maps(crops, mask, ahead, 0, None).is_contiguous(memory_format=torch.channels_last)
+    past = 2 - ahead
+    for first, last in ((0, 4), (4, 7), (7, 9)):
+        begin, end = max(0, first - past), min(9, last + ahead)
+        around = None if mask is None else mask[:, begin:end]
+        part = visual._maps(crops[:, begin:end], around, ahead, first - begin, last - begin)
+        assert torch.equal(part.unflatten(0, (2, last - first)), whole[:, first:last])
+
+
+def test_crops_of_floats_stay_as_they_were() -> None:
+    crops = torch.rand(1, 4, 24, 24)
+    before = crops.clone()
+    VisualEncoder(8, (4, 4))(crops)
+    assert torch.equal(crops, before)
+
+
+def test_the_gradient_of_picked_pixels_keeps_the_channels_last() -> None:
+    """Else the layers below work on two layouts at once, several times as slowly."""
+    maps = torch.randn(3, 8, 6, 6).contiguous(memory_format=torch.channels_last).requires_grad_()
+    visual.EveryOther(8, 4, 2)(maps).sum().backward()
+    assert maps.grad is not None
+    assert maps.grad.is_contiguous(memory_format=torch.channels_last)
+    with torch.no_grad():
+        convolution = visual.EveryOther(8, 4, 2)
+        sliced = convolution(maps.detach())
+    assert torch.equal(sliced, convolution(maps))

@@ -18,6 +18,7 @@ from avfusion.models import build_model, imagenet
 from avfusion.training.report import report_run
 from avfusion.training.step import Stepper
 from tests.models.baselines.planted import LIGHT, TALKNET
+from tests.models.baselines.planted import LR as LR_STYLE
 from tests.training.tiny import tiny_run, trainer_of
 
 RESNET = ["--model.visual.kind=resnet18", "--model.visual.temporal_kernel=3"]
@@ -26,6 +27,7 @@ KINDS = {
     "resnet18": RESNET,
     "talknet_style": [*TALKNET, "--model.audio.channels=[4,8]"],
     "light_style": [*LIGHT, "--model.audio.channels=[4,8]"],
+    "lr_style": [*LR_STYLE, "--model.audio.channels=[4,8]"],
 }
 LR = {"resnet18": 1e-4}
 
@@ -48,7 +50,7 @@ def test_three_steps_on_one_batch_lower_its_loss(kind: str) -> None:
     assert losses[-1] < losses[0] - 0.01
 
 
-@pytest.mark.parametrize("kind", ["talknet_style", "light_style"])
+@pytest.mark.parametrize("kind", ["talknet_style", "light_style", "lr_style"])
 def test_a_run_of_a_baseline_is_trained_reported_and_loaded(
     kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -1,18 +1,18 @@
-"""A light model in the manner of Light-ASD and LR-ASD: split convolutions, summed streams, a GRU over the whole track.
+"""A light model in the manner of Light-ASD: split convolutions, summed streams, a GRU over the whole track.
 
 A block looks with kernels of 3 and of 5 side by side, first within a frame and then along time, and mixes the sum of
 both. ``N`` tracks, ``C`` channels, ``T`` video frames, ``A = 4 T`` audio frames, ``M`` bands, ``Y, X`` the sides of the
 picture, ``D`` features.
 
 Unlike the published models: norm of each time step instead of batch norm, log-mel instead of MFCC, sound pooled over
-pairs of frames, a projection to ``D`` after each encoder, no annealed temperature in the loss; the sum is Light-ASD's
-(LR-ASD weighs the channels of both streams).
-Source: Liao et al. 2023, "A Light Weight Model for Active Speaker Detection"; Liao et al. 2025, "LR-ASD".
+pairs of frames, a projection to ``D`` after each encoder, no annealed temperature in the loss; blocks and sum are
+Light-ASD's (LR-ASD has its kernels in turn and weighs the channels of both streams: lr_style).
+Source: Liao et al. 2023, "A Light Weight Model for Active Speaker Detection".
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 
 import torch
@@ -72,12 +72,18 @@ class LightVisualEncoder(nn.Module):
     Args:
         embed_dim: ``D``.
         channels: of each block; every block halves the picture (the first by its stride, others by pooling).
+        block: makes a block of channels before and after, and a stride.
     """
 
-    def __init__(self, embed_dim: int, channels: Sequence[int] = (32, 64, 128)) -> None:
+    def __init__(
+        self,
+        embed_dim: int,
+        channels: Sequence[int] = (32, 64, 128),
+        block: Callable[[int, int, int], nn.Module] = VisualBlock,
+    ) -> None:
         super().__init__()
         widths = zip((1, *channels), channels, strict=False)
-        self.stages = nn.ModuleList(VisualBlock(*width, stride=2 if i == 0 else 1) for i, width in enumerate(widths))
+        self.stages = nn.ModuleList(block(*width, 2 if i == 0 else 1) for i, width in enumerate(widths))
         self.project = nn.Linear(channels[-1], embed_dim)
         self.norm = nn.LayerNorm(embed_dim)
 
@@ -136,12 +142,18 @@ class LightAudioEncoder(nn.Module):
     Args:
         embed_dim: ``D``.
         channels: of each block, at least 2; after the first two of them time is halved.
+        block: makes a block of channels before and after.
     """
 
-    def __init__(self, embed_dim: int, channels: Sequence[int] = (32, 64, 128)) -> None:
+    def __init__(
+        self,
+        embed_dim: int,
+        channels: Sequence[int] = (32, 64, 128),
+        block: Callable[[int, int], nn.Module] = AudioBlock,
+    ) -> None:
         super().__init__()
         widths = zip((1, *channels), channels, strict=False)
-        self.convolutions = nn.ModuleList(AudioBlock(*width) for width in widths)
+        self.convolutions = nn.ModuleList(block(*width) for width in widths)
         self.project = nn.Linear(channels[-1], embed_dim)
         self.norm = nn.LayerNorm(embed_dim)
 
@@ -163,16 +175,17 @@ class TrackGRU(nn.Module):
     """A GRU in both directions over the real frames of a track, as if there were no others.
 
     Args:
-        embed_dim: ``D``; both directions together give ``2 D``.
+        embed_dim: ``D``.
         layers: one over the other.
+        hidden: width of each direction, ``E``; None for ``D``.
     """
 
-    def __init__(self, embed_dim: int, layers: int = 1) -> None:
+    def __init__(self, embed_dim: int, layers: int = 1, hidden: int | None = None) -> None:
         super().__init__()
-        self.gru = nn.GRU(embed_dim, embed_dim, layers, batch_first=True, bidirectional=True)
+        self.gru = nn.GRU(embed_dim, hidden or embed_dim, layers, batch_first=True, bidirectional=True)
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
-        """``x`` ``(N, T, D)``, ``mask`` ``(N, T)`` True = real -> ``(N, T, 2 D)``."""
+        """``x`` ``(N, T, D)``, ``mask`` ``(N, T)`` True = real -> ``(N, T, 2 E)``, both directions."""
         kind = x.device.type
         # Half precision knows no GRU on CPUs.
         plain = torch.autocast(kind, enabled=False) if torch.amp.is_autocast_available(kind) else nullcontext()

@@ -15,7 +15,8 @@ TALKNET = [
     "--model.fusion.audio_bypass=true", "--model.temporal.window_s=null",
 ]  # fmt: skip
 LIGHT = ["--model.kind=light_style", "--model.fusion.kind=sum", "--model.temporal.window_s=null"]
-KINDS = {"avfusion": [], "talknet_style": TALKNET, "light_style": LIGHT}
+LR = ["--model.kind=lr_style", "--model.fusion.kind=concat", "--model.temporal.window_s=null"]
+KINDS = {"avfusion": [], "talknet_style": TALKNET, "light_style": LIGHT, "lr_style": LR}
 TINY = [
     "--model.embed_dim=16", "--model.contrast_dim=8", "--model.visual.channels=[4,8]", "--model.audio.channels=[4,8]",
     f"--data.num_mels={MELS}", "--model.dropout=0", "--data.crop_size=24",

@@ -9,7 +9,7 @@ from avfusion.config import ConfigError, load_config
 from avfusion.models import context_frames
 from tests.models.baselines.planted import KINDS, clip, tiny_config, tiny_model
 
-BASELINES = ("talknet_style", "light_style")
+BASELINES = ("talknet_style", "light_style", "lr_style")
 OUTPUTS = ("logits", "audio_logits", "video_logits", "video_embedding", "audio_embedding")
 
 
