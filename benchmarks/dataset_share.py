@@ -57,7 +57,10 @@ def write_share(root: Path, out: Path, shares: Mapping[str, float]) -> Path:
 def kept_scenes(rows: list[TrackRow], share: float) -> set[str]:
     """The scenes (videos) that a share of them keeps; one of every role at least."""
     by_role: dict[str, list[str]] = defaultdict(list)
-    for video_id, role in {row.video_id: row.role for row in reversed(rows)}.items():
+    role_of: dict[str, str] = {}
+    for row in rows:
+        role_of.setdefault(row.video_id, row.role)
+    for video_id, role in role_of.items():
         by_role[role].append(video_id)
     kept: set[str] = set()
     for scenes in by_role.values():

@@ -6,10 +6,10 @@ python benchmarks/models.py OUT --data=FOLDER [--models=small,...] [--seeds=0] [
 
 FOLDER is a prepared dataset. Every model is built by its own configuration, sees the same crops (32x32 of the lower
 face, so that one CPU core trains them) and has as many face-frames to learn from as about eight minutes of one core
-allow it; `small_short` has those of `light_style`. --frames sets other numbers, --scale multiplies all. Training takes
-a share of the training scenes where that is less than one pass, whole passes where it is more. The last checkpoint is
-measured on --splits, which have chosen nothing: AP, AUROC, and on the first of them how often a speaking face is
-accepted with sound that is not its own. OUT/MODEL-SEED.json has all of it; benchmarks/models_table.py makes the
+allow it; `small_short` has those of `light_style` and `lr_style`. --frames sets other numbers, --scale multiplies all.
+Training takes a share of the training scenes where that is less than one pass, whole passes where it is more. The last
+checkpoint is measured on --splits, which have chosen nothing: AP, AUROC, and on the first of them how often a speaking
+face is accepted with sound that is not its own. OUT/MODEL-SEED.json has all of it; benchmarks/models_table.py makes the
 write-up from such files alone. What is finished is kept, what was begun goes on.
 """
 
@@ -77,10 +77,12 @@ MODELS = {
     "base": Model("ava_base", 70_000, contrasts=True, settings=("--data.faces=3",)),
     "talknet_style": Model("talknet_style", 350_000),
     "light_style": Model("light_style", 100_000),
+    "lr_style": Model("lr_style", 100_000),
     "talknet_style_our_losses": Model("talknet_style", 350_000, contrasts=True, settings=(*OUR_LOSSES,)),
     "light_style_our_losses": Model("light_style", 100_000, contrasts=True, settings=(*OUR_LOSSES,)),
+    "lr_style_our_losses": Model("lr_style", 100_000, contrasts=True, settings=(*OUR_LOSSES,)),
 }
-BY_DEFAULT = ("small", "small_short", "base", "talknet_style", "light_style")
+BY_DEFAULT = ("small", "small_short", "base", "talknet_style", "light_style", "lr_style")
 CHOSEN_HERE = ("run.dir", "run.seed", "data.root", "data.format", "train.epochs", "train.contrastive_epochs")
 
 

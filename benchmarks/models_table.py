@@ -30,7 +30,11 @@ from benchmarks.write_up import Trainings, compared, markdown, read_figures, wit
 
 ALIKE = ("dataset", "splits", "common_settings", "crop_size")
 REFERENCE = "small"
-CLAIMS = (("small", "talknet_style"), ("small", "light_style"), ("small_short", "light_style"), ("base", "small"))
+CLAIMS = (
+    *(("small", other) for other in ("talknet_style", "light_style", "lr_style")),
+    *(("small_short", other) for other in ("light_style", "lr_style")),  # with as many face-frames
+    ("base", "small"),
+)
 SPEED_FILE = "speed.json"
 SHIFTS_MS = (80, 240, 800)
 OTHER, SILENCE = "another clip's sound", "missing sound"
@@ -63,7 +67,7 @@ def facts(trainings: Trainings) -> str:
     commits, machines = (sorted({str(run[key]) for run in runs}) for key in ("commit", "machine"))
     side = one["crop_size"]
     return (
-        f"{len(runs)} trainings on crops of {side}x{side}; held out ({one['splits']}): {one['tracks']} tracks, "
+        f"{len(runs)} training{'s' if len(runs) != 1 else ''} on crops of {side}x{side}; held out ({one['splits']}): {one['tracks']} tracks, "
         f"{whole['frames']:,} frames, {100 * whole['prevalence']:.0f} % speaking, {whole['groups']} groups; "
         f"{overlap['frames']:,} frames have two voices. False accepts over {one['false_accepts']['tracks']} tracks in "
         f"step. {', '.join(machines)}; commit {', '.join(f'`{name}`' for name in commits)}."
@@ -90,7 +94,7 @@ def cost_table(trainings: Trainings, of_speed: Speeds) -> str:
             ]
         )
     header = ["model", "parameters", "multiply-adds a face-frame", "CPU ms a face-frame", "CPU ms, training"]
-    return markdown([*header, "steps", "face-frames learnt from", "training frames/s", "minutes"], rows)
+    return markdown([*header, "steps", "face-frames learnt from", "training frames/s (wall)", "minutes (wall)"], rows)
 
 
 def speeds(content: Mapping[str, Any]) -> dict[str, dict[str, float]]:

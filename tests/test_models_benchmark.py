@@ -29,16 +29,20 @@ def test_all_models_see_the_same_data_in_steps_of_the_same_size() -> None:
     for name, model in MODELS.items():
         settings = [*COMMON, *model.settings]
         flat[name] = to_flat_dict(load_config(ROOT / "configs" / f"{model.config}.yaml", settings))
-    same = [key for key in flat["small"] if key.startswith("data.") and key not in ("data.root", "data.faces")]
+    same = [
+        key
+        for key in flat["small"]
+        if key.startswith("data.") and key not in ("data.root", "data.faces", "data.num_mels")
+    ]
     same += ["train.precision", "train.ema", "train.patience", "train.accumulate", "data.workers"]
     differing = {(name, key) for name, config in flat.items() for key in same if config[key] != flat["small"][key]} - {
         ("base", "data.workers")
     }
     assert differing == set()
     losses = [key for key in flat["small"] if key.startswith("train.loss.")]
-    for name in ("talknet_style_our_losses", "light_style_our_losses", "base"):
+    for name in ("talknet_style_our_losses", "light_style_our_losses", "lr_style_our_losses", "base"):
         assert [flat[name][key] for key in losses] == [flat["small"][key] for key in losses], name
-    assert MODELS["small_short"].frames == MODELS["light_style"].frames
+    assert MODELS["small_short"].frames == MODELS["light_style"].frames == MODELS["lr_style"].frames
 
 
 def test_frames_are_planned_as_a_share_of_one_pass_or_as_whole_passes() -> None:
