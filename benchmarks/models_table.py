@@ -65,9 +65,9 @@ def facts(trainings: Trainings) -> str:
     one, overlap = runs[0], runs[0]["parts"]["overlap"]
     whole = one["parts"]["all"]
     commits, machines = (sorted({str(run[key]) for run in runs}) for key in ("commit", "machine"))
-    side = one["crop_size"]
+    side, many = one["crop_size"], "s" * (len(runs) != 1)
     return (
-        f"{len(runs)} training{'s' if len(runs) != 1 else ''} on crops of {side}x{side}; held out ({one['splits']}): {one['tracks']} tracks, "
+        f"{len(runs)} training{many} on crops of {side}x{side}; held out ({one['splits']}): {one['tracks']} tracks, "
         f"{whole['frames']:,} frames, {100 * whole['prevalence']:.0f} % speaking, {whole['groups']} groups; "
         f"{overlap['frames']:,} frames have two voices. False accepts over {one['false_accepts']['tracks']} tracks in "
         f"step. {', '.join(machines)}; commit {', '.join(f'`{name}`' for name in commits)}."
