@@ -3,8 +3,8 @@
 python benchmarks/models_table.py FOLDER [FOLDER ...] [--into=docs/experiments.md]
 
 A FOLDER holds the files that benchmarks/models.py wrote for one dataset. FOLDER/../speed.json, where there is one, is
-what benchmarks/speed.py wrote: CPU time, measured in one run. Without --into the tables are printed; with it they
-replace what stands between the markers of each folder's name in that file:
+what benchmarks/speed.py --json wrote: CPU time, measured in one run. Without --into the tables are printed; with it
+they replace what stands between the markers of each folder's name in that file:
 
     <!-- models: NAME -->  ...  <!-- models: end -->
 
@@ -14,6 +14,7 @@ bootstrap interval over groups of scenes of the mean over seeds, every model on 
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -22,11 +23,11 @@ from typing import Any
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # where this folder is found
-from avfusion.errors import run_command
+from avfusion.errors import AvfusionError, run_command
 from avfusion.evaluation.seeds import mean_over_seeds
 from benchmarks import write_up
 from benchmarks.models import MODELS
-from benchmarks.write_up import Trainings, compared, markdown, read_figures, with_both, with_half, write_tables
+from benchmarks.write_up import Trainings, compared, markdown, with_both, with_half, write_tables
 
 ALIKE = ("dataset", "splits", "common_settings", "crop_size")
 REFERENCE = "small"
@@ -50,7 +51,7 @@ def tables_of(folder: Path) -> str:
     """Everything as Markdown, for a folder of JSON files."""
     trainings = write_up.read_trainings(folder, MODELS, ALIKE, "benchmarks/models.py")
     path = folder.parent / SPEED_FILE
-    return tables(trainings, speeds(read_figures(path)) if path.is_file() else {})
+    return tables(trainings, read_speeds(path) if path.is_file() else {})
 
 
 def tables(trainings: Trainings, of_speed: Speeds) -> str:
@@ -97,12 +98,17 @@ def cost_table(trainings: Trainings, of_speed: Speeds) -> str:
     return markdown([*header, "steps", "face-frames learnt from", "training frames/s (wall)", "minutes (wall)"], rows)
 
 
-def speeds(content: Mapping[str, Any]) -> dict[str, dict[str, float]]:
-    """CPU ms per face-frame by model, of inference and of a training step, as benchmarks/speed.py keeps them."""
-    return {
-        name: {key: float(found[key]) for key in ("inference_ms", "training_ms") if key in found}
-        for name, found in content["models"].items()
-    }
+def read_speeds(path: Path) -> dict[str, dict[str, float]]:
+    """CPU ms per face-frame by model, of inference and of a training step, as benchmarks/speed.py --json keeps them.
+
+    Raises:
+        AvfusionError: the file holds something else.
+    """
+    try:
+        rows = json.loads(path.read_text(encoding="utf-8"))
+        return {row["name"]: {key: float(row[key]) for key in ("inference_ms", "training_ms")} for row in rows}
+    except (ValueError, KeyError, TypeError) as error:
+        raise AvfusionError(f"{path}: not what benchmarks/speed.py --json writes ({type(error).__name__})") from error
 
 
 def quality_table(trainings: Trainings) -> str:

@@ -149,7 +149,7 @@ def test_rows_hold_costs_means_and_rates(tmp_path: Path) -> None:
         *(training("light_style", seed, 0.57 + 0.01 * seed) for seed in range(3)),
         training("base", 0, 0.60),
     )
-    (tmp_path / "speed.json").write_text(json.dumps({"models": {"small": {"inference_ms": 0.2, "training_ms": 0.65}}}))
+    (tmp_path / "speed.json").write_text(json.dumps([{"name": "small", "inference_ms": 0.2, "training_ms": 0.65}]))
     text = models_table.tables_of(folder)
     assert row_of(text, "small", 0) == ("| small | 0.83 M | 4.3 M | 0.200 | 0.650 | 12 | 7,200 | 1,234 | 3.2 |")
     assert "| - | - |" in row_of(text, "light_style", 0)
