@@ -95,12 +95,17 @@ def plan_scenes(examples: Examples, config: Config, chunk_frames: int = CHUNK_FR
         together = tuple(examples.companions.same_frames(index)) if between_faces else ()
         planned.update(together)
         for chunk in plan_chunks(index, track.num_frames, reach, chunk_frames):
-            request = chunk.request
-            if between_faces:
-                seen = examples.companions.seen_with(index, request.first_frame, request.num_frames)
-                request = replace(request, others=tuple(seen))
+            request = in_scene(chunk.request, examples, config)
             chunks[request].append(replace(chunk, request=request, others=together))
     return chunks
+
+
+def in_scene(request: Request, examples: Examples, config: Config) -> Request:
+    """The request with all who are seen meanwhile, where the model's faces know of each other."""
+    if config.model.speaker.layers == 0:
+        return request
+    seen = examples.companions.seen_with(request.track, request.first_frame, request.num_frames)
+    return replace(request, others=tuple(seen))
 
 
 @torch.inference_mode()

@@ -31,6 +31,7 @@ from torch import Tensor
 from avfusion.alignment.capture import align_tracks
 from avfusion.alignment.heads.collect import HeadStatistics
 from avfusion.alignment.listening import listen_to_heads
+from avfusion.alignment.reach import KeyReach
 from avfusion.config import load_config
 from avfusion.data.batching import Batch, ClipLoader
 from avfusion.errors import CommandParser, UsageError, run_command, split_overrides
@@ -215,7 +216,7 @@ def capture_ratios(bench: Bench) -> tuple[float, float]:
             score()
 
     def count() -> None:
-        heads = HeadStatistics(window_s)
+        heads = HeadStatistics(KeyReach.within(window_s))
         for clip in clips:
             heads.add(clip, faces[clip.track].video_id, faces[clip.track].role)
 

@@ -19,6 +19,7 @@ from tqdm import tqdm
 
 from avfusion.alignment.listening import HeardLayer, listen_to_heads
 from avfusion.alignment.pictures.clip import ClipAlignment, map_warnings
+from avfusion.alignment.reach import KeyReach
 from avfusion.clock import AUDIO_FRAMES_PER_VIDEO_FRAME, AUDIO_HZ, VIDEO_HZ
 from avfusion.config import Config
 from avfusion.data.batching import Batch, ClipLoader, collate, group_by_length
@@ -28,7 +29,7 @@ from avfusion.models import ActiveSpeakerDetector, context_frames
 from avfusion.models.attention import capture_attention
 from avfusion.models.fusion import CrossAttentionFusion
 from avfusion.models.losses import terms_on
-from avfusion.scoring import CHUNK_FRAMES, Chunk, plan_chunks
+from avfusion.scoring import CHUNK_FRAMES, Chunk, in_scene, plan_chunks
 from avfusion.tracks import FaceTrack
 
 Scores = NDArray[np.float32]
@@ -107,7 +108,8 @@ def align_tracks(
 
     Tracks longer than ``chunk_frames`` come in stretches of at most that many frames. Each stretch runs with the
     model's whole reach around it, so it gives what the whole track would; only a model without that bound (a window of
-    None) takes long tracks whole. Clips of like length run together, the longest first: that is their order.
+    None) takes long tracks whole. Clips of like length run together, the longest first: that is their order. Where the
+    model's faces know of each other, all who are seen meanwhile are there, as in scoring.
 
     Args:
         model: in any mode; in evaluation mode while a batch runs, and put back before its clips are handed out.
@@ -134,18 +136,18 @@ def align_tracks(
     chunks: dict[Request, list[Chunk]] = defaultdict(list)
     for index in dict.fromkeys(chosen):
         for chunk in plan_chunks(index, all_tracks[index].num_frames, reach, chunk_frames):
-            chunks[chunk.request].append(chunk)
+            chunks[in_scene(chunk.request, examples, config)].append(chunk)
     batches = group_by_length(list(chunks), BATCH_FRAMES)
     source = examples if change is None else _Changed(examples, change)
     loader = ClipLoader(source, batches, config.data.workers)
-    return _aligned(model, loader, chunks, config.model.fusion.window_s, device, head_outputs, label)
+    return _aligned(model, loader, chunks, KeyReach.of(config.model), device, head_outputs, label)
 
 
 def _aligned(
     model: ActiveSpeakerDetector,
     loader: ClipLoader,
     chunks: dict[Request, list[Chunk]],
-    window_s: float | None,
+    key_reach: KeyReach,
     device: torch.device,
     head_outputs: bool,
     label: str,
@@ -154,7 +156,8 @@ def _aligned(
         heard, scores = _run(model, batch.to(device), head_outputs)
         for row, request in enumerate(batch.requests):
             for chunk in chunks[request]:
-                yield _cut_clip(heard, scores[row], batch.speaking[row, 0].numpy(), row, chunk, window_s)
+                own = row * batch.crops.shape[1]  # layers hold the faces of a scene one after the other, its own first
+                yield _cut_clip(heard, scores[row], batch.speaking[row, 0].numpy(), own, chunk, key_reach)
 
 
 @torch.inference_mode()
@@ -178,14 +181,15 @@ def _cut_clip(
     speaking: NDArray[np.bool_],
     row: int,
     chunk: Chunk,
-    window_s: float | None,
+    reach: KeyReach,
 ) -> AlignedClip:
-    """The frames of one row that a chunk keeps, and the keys in their reach; padding and other context left out."""
+    """The frames of one row of the layers that a chunk keeps, and the keys in their reach; all else left out."""
     request, ratio = chunk.request, AUDIO_FRAMES_PER_VIDEO_FRAME
     first, last = chunk.keep_first - request.first_frame, chunk.keep_last - request.first_frame
-    beside = request.num_frames * ratio if window_s is None else round(window_s * AUDIO_HZ)
-    first_key = max(0, first * ratio - beside)
-    last_key = min(request.num_frames * ratio, (last - 1) * ratio + max(beside, ratio - 1) + 1)
+    num_keys = request.num_frames * ratio
+    before, after = (num_keys if keys is None else keys for keys in (reach.keys_before, reach.keys_after))
+    first_key = max(0, first * ratio - before)
+    last_key = min(num_keys, (last - 1) * ratio + max(after, ratio - 1) + 1)
     keys = slice(first_key, last_key)
 
     def stacked(tensors: Sequence[Tensor]) -> NDArray[np.float32]:
@@ -231,7 +235,7 @@ def capture_clip(
         device: where to run.
     """
     face = examples.dataset.tracks[track]
-    request = Request(track, 0, min(face.num_frames, LONGEST_FIGURE_FRAMES))
+    request = in_scene(Request(track, 0, min(face.num_frames, LONGEST_FIGURE_FRAMES)), examples, config)
     batch = collate([examples[request]]).to(device)
     was_training = model.training
     model.eval()

@@ -23,7 +23,8 @@ from avfusion.alignment.measures.ablation import ablate
 from avfusion.alignment.measures.envelope_probe import FEWEST_GROUPS, envelope_probe
 from avfusion.alignment.measures.events import event_error
 from avfusion.alignment.measures.resampling import group_of
-from avfusion.alignment.measures.slope import SHIFTS_MS, SlopeFit, margin_seconds, shift_slope
+from avfusion.alignment.measures.slope import SHIFTS_MS, SlopeFit, margin_seconds, shift_slope, within_reach
+from avfusion.alignment.reach import KeyReach
 from avfusion.alignment.verdict import MIN_GROUPS, TRAINED, UNTRAINED
 from avfusion.config import Config
 from avfusion.data.examples import Examples
@@ -79,7 +80,8 @@ def inspect_run(
             found = findings[name] = ModelFindings(collected.figures(resamples))
         with stages(f"{name}: sound moved"):
             found.slope = shift_slope(*what, shifts_ms=shifts_ms, resamples=resamples)
-            stages.notes += _slope_notes(name, found.slope, shifts_ms, config)
+            for note in _slope_notes(name, found.slope, shifts_ms, config):
+                stages.note(note)
         with stages(f"{name}: heads left out"):
             found.ablation = ablate(*what, resamples=resamples)
         with stages(f"{name}: true times"):
@@ -144,14 +146,21 @@ def choose_tracks(tracks: Sequence[FaceTrack], limit: int | None) -> list[int] |
 
 
 def _slope_notes(name: str, fit: SlopeFit, shifts_ms: Sequence[float], config: Config) -> list[str]:
-    """Why a slope was not measured."""
+    """Why a slope was not measured, or not on all shifts."""
     label = f"{name}: sound moved"
+    kept = within_reach(shifts_ms, config)
+    notes = []
+    if beyond := [f"{shift:+g}" for shift in shifts_ms if shift not in kept]:
+        heard = KeyReach.of(config.model)
+        notes.append(f"sound moved by {', '.join(beyond)} ms: the model hears {heard} around a frame, and no further")
     if not fit.num_frames:
-        margin_s = margin_seconds(shifts_ms, config)
-        return [f"{label}: no speaking frame is {margin_s:g} s away from both ends of its track; give smaller --shifts"]
-    deaf = [f"{layer + 1}.{head + 1}" for layer, head in np.argwhere(np.isnan(fit.slope[..., 0]))]
-    why = "in none of the frames that count something is heard at every shift"
-    return [f"{label}: head {', '.join(deaf)}: {why}"] if deaf else []
+        margin_s = margin_seconds(kept, config)
+        why = f"no speaking frame is {margin_s:g} s away from both ends of its track; give smaller --shifts"
+        return [*notes, f"{label}: {why}"]
+    if deaf := [f"{layer + 1}.{head + 1}" for layer, head in np.argwhere(np.isnan(fit.slope[..., 0]))]:
+        why = "in none of the frames that count something is heard at every shift"
+        notes.append(f"{label}: head {', '.join(deaf)}: {why}")
+    return notes
 
 
 @dataclass

@@ -12,6 +12,7 @@ import numpy as np
 
 from avfusion.alignment.capture import pick_examples
 from avfusion.alignment.pictures.clip import ClipAlignment
+from avfusion.alignment.reach import KeyReach
 from avfusion.alignment.statistics import alignment_statistics, median_over
 from avfusion.tracks import FaceTrack
 
@@ -46,12 +47,12 @@ def pick_probes(tracks: Sequence[FaceTrack], count: int = NUM_PROBES) -> list[in
     return chosen
 
 
-def probe_numbers(clips: Sequence[ClipAlignment], window_s: float | None, *, null_key: bool = True) -> dict[str, float]:
+def probe_numbers(clips: Sequence[ClipAlignment], reach: KeyReach, *, null_key: bool = True) -> dict[str, float]:
     """What each head of the layer does, over the frames of all clips together.
 
     Args:
         clips: alignments of one model.
-        window_s: the model's attention window, with which the entropy is compared; None: none.
+        reach: of the model, with which the entropy is compared.
         null_key: the model has one; without one there are no null masses.
 
     Returns:
@@ -61,7 +62,7 @@ def probe_numbers(clips: Sequence[ClipAlignment], window_s: float | None, *, nul
     """
     if not clips:
         return {}
-    described = [alignment_statistics(clip.weights, window_s=window_s) for clip in clips]
+    described = [alignment_statistics(clip.weights, reach=reach) for clip in clips]
     speaking = np.concatenate([clip.speaking for clip in clips])
     null_mass = np.concatenate([one.null_mass for one in described], axis=1)
     found = {

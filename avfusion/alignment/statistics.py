@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from avfusion.alignment.reach import EVERYWHERE, KeyReach
 from avfusion.clock import AUDIO_HZ, VIDEO_HZ
-from avfusion.models.window import TOLERANCE_S
 
 Floats = NDArray[np.float64]
 
@@ -48,7 +48,7 @@ def alignment_statistics(
     key_s: ArrayLike | None = None,
     key_mask: ArrayLike | None = None,
     frame_mask: ArrayLike | None = None,
-    window_s: float | None = None,
+    reach: KeyReach = EVERYWHERE,
 ) -> AlignmentStatistics:
     """Null mass, lag, width and entropy of every head in every frame.
 
@@ -58,8 +58,7 @@ def alignment_statistics(
         key_s: ``(A,)`` times of the audio frames in seconds; default 100 a second from 0.
         key_mask: ``(A,)`` bool, True = real sound; weights elsewhere are left out. Default: all real.
         frame_mask: ``(T,)`` bool, True = real frame. Default: all real.
-        window_s: the keys in reach of a frame are those at most this many seconds away; None: all. It only
-            sets what the entropy is compared with.
+        reach: of the model. It only sets what the entropy is compared with.
 
     Raises:
         ValueError: shapes that do not fit together, or times that are not finite.
@@ -74,16 +73,8 @@ def alignment_statistics(
     real_frame = _fitted("frame_mask", np.ones(num_frames) if frame_mask is None else frame_mask, num_frames) > 0
 
     lag_s = key[None, :] - query[:, None]
-    reach = np.broadcast_to(real_key & in_reach(lag_s, window_s), lag_s.shape)
-    return describe(np.where(real_key, maps, 0.0), lag_s, reach, real_frame)[0]
-
-
-def in_reach(lag_s: Floats, window_s: float | None) -> NDArray[np.bool_]:
-    """Which lags lie within the window, by the model's own rule; all of them where there is none.
-
-    To a microsecond, so that a window of 0.5 s holds the key at 0.5 s whatever its last binary digit.
-    """
-    return np.abs(lag_s) <= (np.inf if window_s is None else window_s + TOLERANCE_S)
+    in_reach = np.broadcast_to(real_key & reach.holds(lag_s), lag_s.shape)
+    return describe(np.where(real_key, maps, 0.0), lag_s, in_reach, real_frame)[0]
 
 
 def describe(

@@ -36,7 +36,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.export import ExportedProgram
 
 import avfusion
@@ -81,6 +81,7 @@ def main() -> None:
     if options.to == "onnx":
         require_onnx()
     model, config, _ = load_model(checkpoint)
+    refuse_recurrent(model, config)
     if options.alignment and not cross_attentions(model):
         raise UsageError("--alignment: this model has no cross-attention, so it has no weights to give")
     form = ExportForm(model, options.alignment)
@@ -113,6 +114,19 @@ def find_files(run: Path, which: str | None, out: Path | None, suffix: str) -> t
     if out.is_dir():
         raise UsageError(f"--out={out}: is a folder; expected the name of a file")
     return checkpoint, out
+
+
+def refuse_recurrent(model: nn.Module, config: Config) -> None:
+    """Refuses models that go through a track frame by frame.
+
+    Raises:
+        UsageError: the model is one.
+    """
+    if any(isinstance(module, nn.RNNBase) for module in model.modules()):
+        raise UsageError(
+            f"model.kind={config.model.kind} has a recurrent layer over the real frames of each track, and a graph that"
+            " is free in their number cannot hold it; export a run of another kind (avfusion, talknet_style)"
+        )
 
 
 def require_onnx() -> None:

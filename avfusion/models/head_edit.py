@@ -36,7 +36,7 @@ def grid_of_heads(model: ActiveSpeakerDetector) -> tuple[int, int]:
     if not layers:
         raise UsageError(
             "this model has no cross-attention, so it has no heads to look into; train one with "
-            "--model.modality=audio_visual --model.fusion.kind=cross_attention"
+            "--model.kind=avfusion --model.modality=audio_visual --model.fusion.kind=cross_attention"
         )
     return len(layers), layers[0].num_heads
 

@@ -19,6 +19,7 @@ from avfusion.alignment.capture import capture_clip
 from avfusion.alignment.pictures.clip import ClipAlignment, save_figure
 from avfusion.alignment.pictures.overview import DPI, overview_figure
 from avfusion.alignment.probe import pick_probes, probe_numbers
+from avfusion.alignment.reach import KeyReach
 from avfusion.config import Config
 from avfusion.data.examples import Examples
 from avfusion.evaluation.average_precision import average_precision
@@ -89,8 +90,9 @@ class EpochReport:
             of_role = Ranking(self._speaking[role.kept], pooled[role.kept])
             numbers[f"val_role/ap_{role.role}"] = of_role.average_precision()
         clips = [capture_clip(model, self._examples, track, self._config, self._device) for track in self._probes]
-        fusion = self._config.model.fusion
-        for name, value in probe_numbers(clips, fusion.window_s, null_key=fusion.null_key).items():
+        model_config = self._config.model
+        reach, null_key = KeyReach.of(model_config), model_config.fusion.null_key
+        for name, value in probe_numbers(clips, reach, null_key=null_key).items():
             numbers[f"align/{name}"] = value
         numbers = {key: value for key, value in numbers.items() if math.isfinite(value)}
         if self._every and (self._epochs - epoch) % self._every == 0:  # the last one is among them

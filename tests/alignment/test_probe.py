@@ -10,6 +10,7 @@ import pytest
 from avfusion.alignment.pictures.clip import ClipAlignment, save_figure
 from avfusion.alignment.pictures.overview import DPI, overview_figure
 from avfusion.alignment.probe import pick_probes, probe_numbers
+from avfusion.alignment.reach import EVERYWHERE, KeyReach
 from avfusion.tracks import FaceTrack
 
 
@@ -59,7 +60,7 @@ def test_numbers_of_heads_worked_by_hand() -> None:
     speaking = np.arange(frames) < 10
     loud, quiet = one_lag(frames, 3, 0.25), one_lag(frames, -8, 0.75)
     weights = np.where(speaking[None, :, None], loud, quiet)
-    numbers = probe_numbers([clip(weights, speaking), clip(weights, speaking)], window_s=0.5)
+    numbers = probe_numbers([clip(weights, speaking), clip(weights, speaking)], KeyReach.within(0.5))
     assert numbers == pytest.approx(
         {
             "head1_lag_ms": 30.0,
@@ -73,17 +74,17 @@ def test_numbers_of_heads_worked_by_hand() -> None:
 
 
 def test_what_has_no_frame_is_left_out() -> None:
-    numbers = probe_numbers([clip(one_lag(10, 0, 0.5), np.zeros(10, bool))], window_s=None)
+    numbers = probe_numbers([clip(one_lag(10, 0, 0.5), np.zeros(10, bool))], EVERYWHERE)
     assert numbers == pytest.approx({"head1_null_mass_silent": 0.5})
-    assert probe_numbers([], None) == {}
+    assert probe_numbers([], EVERYWHERE) == {}
 
 
 def test_without_a_null_key_there_is_no_null_mass() -> None:
     clips = [clip(one_lag(10, 0, 0.5), np.arange(10) < 5)]
-    names = probe_numbers(clips, window_s=0.5, null_key=False)
+    names = probe_numbers(clips, KeyReach.within(0.5), null_key=False)
     assert "head1_lag_ms" in names
     assert not any("null" in name for name in names)
-    assert any("null" in name for name in probe_numbers(clips, window_s=0.5))
+    assert any("null" in name for name in probe_numbers(clips, KeyReach.within(0.5)))
 
 
 def test_the_picture_is_small_and_shows_each_clip_and_head(tmp_path: Path) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from avfusion.alignment.statistics import alignment_statistics, in_reach, lag_image, median_over
+from avfusion.alignment.reach import KeyReach
+from avfusion.alignment.statistics import alignment_statistics, lag_image, median_over
 from avfusion.models.window import Window
 
 
@@ -71,7 +72,7 @@ def test_rounding_above_one_is_no_negative_null_mass() -> None:
 def test_equal_weights_over_the_window_have_full_entropy() -> None:
     weights = np.zeros((1, 1, 200))
     weights[0, 0, :51] = 1 / 51  # the frame at 0 s reaches the keys 0..0.5 s
-    assert alignment_statistics(weights, window_s=0.5).entropy[0, 0] == pytest.approx(1.0)
+    assert alignment_statistics(weights, reach=KeyReach.within(0.5)).entropy[0, 0] == pytest.approx(1.0)
     assert alignment_statistics(weights).entropy[0, 0] == pytest.approx(np.log(51) / np.log(200))
 
 
@@ -90,9 +91,9 @@ def test_the_keys_in_reach_are_those_of_the_model(window_s: float) -> None:
     frames, keys = 30, 120
     lag_s = np.arange(keys) / 100 - np.arange(frames)[:, None] / 25
     of_model = Window(window_s, 25, 100).dense_mask(frames, keys).numpy()
-    np.testing.assert_array_equal(in_reach(lag_s, window_s), of_model)
+    np.testing.assert_array_equal(KeyReach.within(window_s).holds(lag_s), of_model)
     weights = of_model / of_model.sum(axis=1, keepdims=True)
-    entropy = alignment_statistics(weights[None], window_s=window_s).entropy[0]
+    entropy = alignment_statistics(weights[None], reach=KeyReach.within(window_s)).entropy[0]
     np.testing.assert_allclose(entropy, 1.0 if window_s else 0.0)
 
 

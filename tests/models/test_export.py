@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -15,13 +16,15 @@ from torch import Tensor, nn
 from torch.export import Dim
 
 from avfusion.checkpoint import save_checkpoint
-from avfusion.config import Config
+from avfusion.config import Config, load_config
 from avfusion.errors import AvfusionError, UsageError, run_command
 from avfusion.media.audio import LogMel
 from avfusion.models import build_model, context_frames
 from avfusion.models import export as command
 from avfusion.models.export_form import ExportForm, SceneSizes, largest_difference
+from tests.models.baselines.planted import tiny_config as kind_config
 
+CONFIGS = Path(__file__).resolve().parents[2] / "configs"
 SIDE, MELS = 16, 20
 OTHER_SIZES = [SceneSizes(1, 1, 2), SceneSizes(1, 4, 50), SceneSizes(2, 1, 97, masked=True), SceneSizes(1, 1, 300)]
 
@@ -35,6 +38,20 @@ def tiny_config(causal: bool = False) -> Config:
     config.model.fusion.heads = config.model.temporal.heads = config.model.speaker.heads = 2
     config.model.speaker.layers = 1
     config.model.causal = causal
+    return config
+
+
+def field_config(kind: str) -> Config:
+    """A tiny model in the manner of the field's."""
+    config = kind_config(kind)
+    config.data.crop_size, config.data.num_mels = SIDE, MELS
+    return config
+
+
+def base_config() -> Config:
+    """The base model's parts, narrow where they may be: ResNet-18, three fusion layers, faces that know each other."""
+    config = load_config(CONFIGS / "ava_base.yaml", ["--model.audio.channels=[4,4]", "--model.embed_dim=16"])
+    config.data.crop_size, config.data.num_mels = SIDE, MELS
     return config
 
 
@@ -93,10 +110,18 @@ def test_what_the_file_says_of_the_sound_makes_the_log_mel_of_the_model(tmp_path
     assert about["context_frames"] == context_frames(config.model)
 
 
-@pytest.mark.parametrize("causal", [False, True])
-def test_the_exported_way_gives_the_models_numbers(causal: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    form = tiny_form(tiny_config(causal))
-    for sizes in (*command.CHECKED, *OTHER_SIZES):
+EXPORTED = {
+    "centred": lambda: tiny_config(),
+    "causal": lambda: tiny_config(causal=True),
+    "base": base_config,
+    "talknet_style": lambda: field_config("talknet_style"),
+}
+
+
+@pytest.mark.parametrize("kind", EXPORTED)
+def test_the_exported_way_gives_the_models_numbers(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    form = tiny_form(EXPORTED[kind]())
+    for sizes in (*command.CHECKED, *OTHER_SIZES) if kind != "base" else (SceneSizes(2, 3, 33, masked=True),):
         inputs = sizes.inputs(SIDE, MELS)
         with torch.no_grad():
             expected = form(*inputs)
@@ -148,6 +173,16 @@ def test_an_onnx_file_gives_the_models_numbers_and_names_its_sizes(
             given = {name: tensor.numpy() for name, tensor in zip(command.INPUTS, inputs, strict=True)}
             found = tuple(torch.from_numpy(array) for array in session.run(None, given))
             assert largest_difference(found, form(*inputs), inputs[2]) < 1e-5
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("kind", "form"), [("base", "torch"), ("talknet_style", "torch"), ("base", "onnx")])
+def test_base_and_the_attending_baseline_are_exported(
+    kind: str, form: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tiny_checkpoint(tmp_path / "model.pt", EXPORTED[kind]())
+    assert run_here([f"{tmp_path}/model.pt", f"--to={form}", "--alignment"], monkeypatch) == 0
+    assert re.search(r"outputs scores, .*, alignment; largest difference from the model \d", capsys.readouterr().out)
 
 
 class Wrong(nn.Module):
@@ -206,6 +241,19 @@ def test_alignment_of_a_model_without_attention_is_refused(
     assert run_here([f"{tmp_path}/tiny.pt", "--to=torch", "--alignment"], monkeypatch) == 2
     assert "no cross-attention" in capsys.readouterr().err
     assert [path.name for path in tmp_path.iterdir()] == ["tiny.pt"]
+
+
+@pytest.mark.parametrize("form", ["onnx", "torch"])
+def test_a_model_with_a_gru_is_refused_in_one_line(
+    form: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = field_config("light_style")
+    save_checkpoint(tmp_path / "light.pt", build_model(config.model, MELS), config, {"progress": {}})
+    assert run_here([f"{tmp_path}/light.pt", f"--to={form}"], monkeypatch) == 2
+    said = capsys.readouterr().err
+    assert "model.kind=light_style has a recurrent layer over the real frames of each track" in said
+    assert said.count("\n") == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["light.pt"]
 
 
 def test_files_are_found_or_the_command_line_is_refused(tmp_path: Path) -> None:

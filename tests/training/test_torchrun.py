@@ -136,6 +136,28 @@ def test_every_ablation_runs_on_two(tmp_path: Path, flags: list[str]) -> None:
     assert (run / "report.json").is_file()
 
 
+OTHER_KINDS = {
+    "several faces": ["--model.speaker.layers=1", "--data.faces=3", "--data.synthetic.roles=[solo,listener,overlap]"],
+    "causal": ["--model.causal=true", "--model.lookahead_frames=3"],
+}
+
+
+@pytest.mark.parametrize("kind", OTHER_KINDS)
+def test_faces_that_know_each_other_and_causal_models_take_the_same_steps(kind: str, tmp_path: Path) -> None:
+    for processes in (1, 2):
+        batch = f"--data.batch_frames={STEP_FRAMES // processes}"
+        flags = [*TRAINING, *OTHER_KINDS[kind], "--train.epochs=1", "--wandb.mode=disabled", batch]
+        found = run_train(*flags, f"--run.dir={tmp_path / str(processes)}", processes=processes, timeout=600)
+        assert found.returncode == 0, found.stderr
+    alone, together = numbers(tmp_path / "1"), numbers(tmp_path / "2")
+    assert len(alone) == len(together) == 3  # of contrast alone, of everything, final
+    for one, several in zip(alone, together, strict=True):
+        assert one.keys() == several.keys()
+        for key, value in one.items():
+            slack = 0.01 if key.endswith("_ms") else 1e-6
+            assert several[key] == pytest.approx(value, rel=1e-5, abs=slack), key
+
+
 def free_port() -> str:
     with socket.socket() as probe:
         probe.bind(("localhost", 0))

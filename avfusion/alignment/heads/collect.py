@@ -20,6 +20,7 @@ from avfusion.alignment.heads.figures import HeadFigures, head_figures, without_
 from avfusion.alignment.heads.lag_frames import LagFrames, lag_frames
 from avfusion.alignment.heads.scene_sums import LagMap, SceneSums
 from avfusion.alignment.measures.resampling import group_of
+from avfusion.alignment.reach import KeyReach
 from avfusion.alignment.statistics import Floats
 from avfusion.clock import AUDIO_HZ
 from avfusion.config import Config
@@ -33,15 +34,16 @@ class HeadStatistics:
     Clips may come in any order and long tracks in stretches: the figures are those of all frames together.
 
     Args:
-        window_s: the model's attention window, ± seconds; None: none.
-        half_width_s: lags that maps show at least, ± seconds; without a window also those that masses are known for.
+        reach: of the model.
+        half_width_s: lags that maps show at least, ± seconds; without an end to the reach also those that masses are
+            known for.
         null_key: the model has one. Without one what is missing from 1 is rounding, and no figure is made of it.
     """
 
-    def __init__(self, window_s: float | None, half_width_s: float = 0.5, *, null_key: bool = True) -> None:
-        self.window_s = window_s
+    def __init__(self, reach: KeyReach, half_width_s: float = 0.5, *, null_key: bool = True) -> None:
+        self.reach = reach
         self.null_key = null_key
-        self.half = round(max(window_s or 0.0, half_width_s) * AUDIO_HZ)
+        self.half = max(reach.farthest or 0, round(half_width_s * AUDIO_HZ))
         self._scenes: dict[tuple[str, str, bool], SceneSums] = {}
         self._maps: dict[bool, LagMap] = {}
         self._num_heads: tuple[int, int] | None = None
@@ -55,13 +57,13 @@ class HeadStatistics:
             role: what kind of example the track is.
 
         Raises:
-            ValueError: another number of layers or heads than before, or attention beyond the window.
+            ValueError: another number of layers or heads than before, or attention beyond the reach.
         """
         num_heads = clip.weights.shape[0], clip.weights.shape[1]
         if self._num_heads not in (None, num_heads):
             raise ValueError(f"clip has (layers, heads) {num_heads}, expected {self._num_heads} like the clips before")
         self._num_heads = num_heads
-        for frames in lag_frames(clip, self.window_s):
+        for frames in lag_frames(clip, self.reach):
             divergence = frames.divergence()
             for label in (True, False):
                 kept = frames.speaking == label
@@ -82,7 +84,7 @@ class HeadStatistics:
             raise ValueError("no clip was added, expected at least one")
         no_map = LagMap(np.zeros((*self._num_heads, 2 * self.half + 1)), np.zeros(2 * self.half + 1))
         maps = self._maps.get(True, no_map), self._maps.get(False, no_map)
-        found = head_figures(self._scenes, maps, self.window_s is not None, resamples, seed)
+        found = head_figures(self._scenes, maps, self.reach.farthest is not None, resamples, seed)
         return found if self.null_key else without_null(found)
 
     def _count(
@@ -152,8 +154,7 @@ def collect_heads(
     """
     all_tracks = examples.dataset.tracks
     chosen = [i for i in (range(len(all_tracks)) if tracks is None else tracks) if all_tracks[i].labelled]
-    fusion = config.model.fusion
-    statistics = HeadStatistics(fusion.window_s, null_key=fusion.null_key)
+    statistics = HeadStatistics(KeyReach.of(config.model), null_key=config.model.fusion.null_key)
     for clip in align_tracks(model, examples, config, device, chosen, change=change, label=label):
         statistics.add(clip, group_of(all_tracks[clip.track]), all_tracks[clip.track].role)
     return statistics

@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from avfusion.alignment.capture import AlignedClip
-from avfusion.alignment.statistics import AlignmentStatistics, Floats, describe, entropy_nats, in_reach, lag_and_width
+from avfusion.alignment.reach import KeyReach
+from avfusion.alignment.statistics import AlignmentStatistics, Floats, describe, entropy_nats, lag_and_width
 from avfusion.clock import AUDIO_HZ
-from avfusion.models.window import TOLERANCE_S
 
 BLOCK_WEIGHTS = 2_000_000  # weights worked on at a time: 16 MB, and a few arrays of that size
 
@@ -63,40 +63,40 @@ class LagFrames:
         return found
 
 
-def lag_frames(clip: AlignedClip, window_s: float | None) -> Iterator[LagFrames]:
+def lag_frames(clip: AlignedClip, reach: KeyReach) -> Iterator[LagFrames]:
     """The frames of a clip in order, block by block.
 
     Args:
         clip: its keys are 10 ms apart.
-        window_s: the keys in reach of a frame are those at most this many seconds away; None: all.
+        reach: of the model.
 
     Raises:
-        ValueError: keys that are not 10 ms apart, or attention beyond the window.
+        ValueError: keys that are not 10 ms apart, or attention beyond the reach.
     """
     if len(clip.key_s) > 1 and np.abs(np.diff(clip.key_s) * AUDIO_HZ - 1).max() > 1e-3:
         raise ValueError(f"key_s: expected times {1000 // AUDIO_HZ} ms apart, found steps other than that")
     nearest = np.rint((clip.query_s - clip.key_s[0]) * AUDIO_HZ).astype(np.int64)
     farthest = max(int(np.abs(nearest).max()), int(np.abs(nearest - len(clip.key_s) + 1).max()))
-    half = farthest if window_s is None else min(farthest, int((window_s + TOLERANCE_S) * AUDIO_HZ))
+    half = farthest if reach.farthest is None else min(farthest, reach.farthest)
     layers, heads, frames, _ = clip.weights.shape
     count = max(1, BLOCK_WEIGHTS // (layers * heads * (2 * half + 1)))
     for first in range(0, frames, count):
         some = slice(first, first + count)
-        yield _block(clip, some, nearest[some, None] + np.arange(-half, half + 1), window_s)
+        yield _block(clip, some, nearest[some, None] + np.arange(-half, half + 1), reach)
 
 
-def _block(clip: AlignedClip, frames: slice, keys: NDArray[np.int64], window_s: float | None) -> LagFrames:
+def _block(clip: AlignedClip, frames: slice, keys: NDArray[np.int64], reach: KeyReach) -> LagFrames:
     """The frames of one block, whose lags are the keys ``(T, W)``, perhaps beyond the sound."""
     there = (keys >= 0) & (keys < len(clip.key_s))
     keys = keys.clip(0, len(clip.key_s) - 1)
     lag_s = np.where(there, clip.key_s[keys] - clip.query_s[frames, None], 0.0)
-    present = there & in_reach(lag_s, window_s)
+    present = there & reach.holds(lag_s)
     rows = clip.weights[:, :, frames]
     along = np.broadcast_to(keys, (*rows.shape[:2], *keys.shape))
     weights = np.take_along_axis(rows, along, axis=-1).astype(np.float64) * present
     missed = float(np.abs(rows.sum(axis=-1, dtype=np.float64) - weights.sum(axis=-1)).max(initial=0.0))
     if missed > 1e-3:
-        raise ValueError(f"up to {missed:.3f} of a frame's attention lies beyond ±{window_s} s: not the model's window")
+        raise ValueError(f"up to {missed:.3f} of a frame's attention lies beyond {reach}: not the model's window")
     one, shares = describe(weights, lag_s, present, np.ones(len(keys), dtype=bool))
     added = shares * clip.value_norms[:, :, keys]
     total = added.sum(axis=-1, keepdims=True)

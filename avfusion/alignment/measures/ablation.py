@@ -34,7 +34,7 @@ from avfusion.evaluation.groups import group_index
 from avfusion.evaluation.ranking import Ranking
 from avfusion.models import ActiveSpeakerDetector, context_frames
 from avfusion.models.head_edit import edit_heads, grid_of_heads
-from avfusion.scoring import SCORING_BATCH_FRAMES, Chunk, plan_chunks
+from avfusion.scoring import SCORING_BATCH_FRAMES, Chunk, in_scene, plan_chunks
 
 KINDS = ("zero", "uniform", "only")
 
@@ -174,7 +174,7 @@ def score_edited(
     chunks: dict[Request, list[Chunk]] = defaultdict(list)
     for index, num_frames in lengths.items():
         for chunk in plan_chunks(index, num_frames, context_frames(config.model)):
-            chunks[chunk.request].append(chunk)
+            chunks[in_scene(chunk.request, examples, config)].append(chunk)
     rows = 3 * num_layers * num_heads + 2
     found = {index: np.full((rows, num_frames), np.nan, np.float32) for index, num_frames in lengths.items()}
     batches = group_by_length(list(chunks), SCORING_BATCH_FRAMES)

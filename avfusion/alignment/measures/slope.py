@@ -8,7 +8,8 @@ Only speaking frames count, and only those whose whole window, moved by the larg
 the track; of these a head's frames are those in which it hears something at every shift. So the same frames stand
 behind a head's lag at every shift, all of them with real sound in the window. A model without a window reaches farther:
 then the sound within 0.5 s of the frame is real at every shift, and what lies beyond may be that of the track's ends,
-where the moved sound runs out.
+where the moved sound runs out. Shifts that lead out of the window are left out of the fit: no head could follow them. A
+causal model hears little after the frame, so of sound that comes later hardly anything is asked.
 Source: DESIGN section 8, "shift slope".
 """
 
@@ -28,9 +29,11 @@ from avfusion.alignment.controls import shifted
 from avfusion.alignment.measures.encode_once import encode_once
 from avfusion.alignment.measures.lags import mean_lags_ms
 from avfusion.alignment.measures.resampling import Floats, draws, estimate, estimate_of_sums, group_of, ratio
+from avfusion.alignment.reach import KeyReach
 from avfusion.clock import VIDEO_HZ
 from avfusion.config import Config
 from avfusion.data.examples import Examples
+from avfusion.errors import AvfusionError
 from avfusion.evaluation.groups import group_index
 from avfusion.models import ActiveSpeakerDetector
 from avfusion.models.head_edit import grid_of_heads
@@ -89,15 +92,22 @@ def shift_slope(
         config: of the model.
         device: where to run.
         tracks: which tracks; None for all. Those that never speak, or are too short, are left out.
-        shifts_ms: at least two different ones.
+        shifts_ms: at least two different ones; those beyond the model's reach are left out.
         resamples: of the bootstrap over groups; 0 for no intervals.
         seed: of the bootstrap.
 
     Raises:
         ValueError: fewer than two different shifts.
+        AvfusionError: fewer than two within the model's reach.
     """
     if len(set(shifts_ms)) < 2:
         raise ValueError(f"a slope needs two shifts or more, found {list(shifts_ms)}")
+    shifts_ms = within_reach(shifts_ms, config)
+    if len(set(shifts_ms)) < 2:
+        raise AvfusionError(
+            f"fewer than two shifts lie within what the model hears, {KeyReach.of(config.model)} around a frame; give"
+            " others with --shifts"
+        )
     margin_s = margin_seconds(shifts_ms, config)
     all_tracks = examples.dataset.tracks
     wanted = range(len(all_tracks)) if tracks is None else tracks
@@ -125,6 +135,12 @@ def shift_slope(
             counts[group_of_track[track]] += heard.sum(axis=-1)
     num_frames = sum(int(counting[index].sum()) for index in chosen)
     return fit_slope(shifts_ms, sums, counts, num_frames, len(chosen), resamples=resamples, seed=seed)
+
+
+def within_reach(shifts_ms: Sequence[float], config: Config) -> list[float]:
+    """The shifts that do not move what belongs to a frame out of its window."""
+    inside = KeyReach.of(config.model).holds(np.array(shifts_ms, dtype=np.float64) / 1000)
+    return [shift for shift, keep in zip(shifts_ms, inside, strict=True) if keep]
 
 
 def margin_seconds(shifts_ms: Sequence[float], config: Config) -> float:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from avfusion.alignment.capture import AlignedClip, align_tracks
 from avfusion.alignment.heads.collect import HeadStatistics, collect_heads
+from avfusion.alignment.reach import KeyReach
 from avfusion.evaluation.bootstrap import bootstrap_interval
 from avfusion.evaluation.ranking import Ranking
 from tests.alignment.test_capture import CPU, setup, small
@@ -65,7 +66,7 @@ def planted(
 
 
 def statistics(*clips: AlignedClip, window_s: float | None = WINDOW_S) -> HeadStatistics:
-    collected = HeadStatistics(window_s)
+    collected = HeadStatistics(KeyReach.within(window_s))
     for number, clip in enumerate(clips):
         collected.add(clip, f"g{number:03}", "solo")
     return collected
@@ -210,7 +211,7 @@ def test_maps_are_means_of_the_attention_at_each_lag() -> None:
 
 
 def test_roles_and_off_screen_frames_are_kept_apart() -> None:
-    collected = HeadStatistics(WINDOW_S)
+    collected = HeadStatistics(KeyReach.within(WINDOW_S))
     collected.add(planted([head(RIDGE)], [0.9] * 4, [True] * 4), "a", "solo")
     collected.add(planted([head({0: 1.0})], [0.5] * 4, [True, True, False, False]), "a", "turns")
     collected.add(planted([head({0: 1.0})], [0.1] * 4, [False] * 4), "b", "off_screen")
@@ -291,7 +292,7 @@ def test_order_and_blocks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> Non
     clips = random_clips(1, 6)
     figures = statistics(*clips).figures(50)
     monkeypatch.setattr("avfusion.alignment.heads.lag_frames.BLOCK_WEIGHTS", 7 * 2 * 101)
-    collected = HeadStatistics(WINDOW_S)
+    collected = HeadStatistics(KeyReach.within(WINDOW_S))
     for number in (3, 0, 5, 1, 4, 2):
         collected.add(clips[number], f"g{number:03}", "solo")
     same(figures, collected.figures(50), 1e-4)
@@ -303,7 +304,7 @@ def test_stretches_and_company_give_the_figures_of_the_whole(window_s: float | N
     config.model.fusion.window_s = window_s
     model, examples, config = setup([100, 31, 60], config)
     together = collect_heads(model, examples, config, CPU).figures(20)
-    apart = HeadStatistics(window_s)
+    apart = HeadStatistics(KeyReach.within(window_s))
     for track in range(3):  # each alone in its batch, the long ones in stretches
         for clip in align_tracks(model, examples, config, CPU, [track], chunk_frames=32):
             apart.add(clip, f"v{track}", "own_sound")
@@ -320,7 +321,7 @@ def test_tracks_without_labels_are_left_out() -> None:
 
 
 def test_memory_does_not_hold_the_clips() -> None:
-    collected, clips = HeadStatistics(WINDOW_S), random_clips(2, 4, frames=100)
+    collected, clips = HeadStatistics(KeyReach.within(WINDOW_S)), random_clips(2, 4, frames=100)
     for clip in clips:
         collected.add(clip, f"g{clip.track}", "solo")
     tracemalloc.start()
@@ -339,12 +340,12 @@ def test_memory_does_not_hold_the_clips() -> None:
 
 def test_wrong_clips_are_named() -> None:
     with pytest.raises(ValueError, match="no clip was added"):
-        HeadStatistics(WINDOW_S).figures()
+        HeadStatistics(KeyReach.within(WINDOW_S)).figures()
     collected = statistics(planted([UNIFORM], [1.0], [True]))
     with pytest.raises(ValueError, match=r"\(1, 2\), expected \(1, 1\)"):
         collected.add(planted([UNIFORM, UNIFORM], [1.0], [True]), "a", "solo")
-    with pytest.raises(ValueError, match=r"lies beyond ±0\.2 s"):
-        HeadStatistics(0.2).add(planted([UNIFORM], [1.0], [True]), "a", "solo")
+    with pytest.raises(ValueError, match=r"lies beyond -0\.2\.\.0\.2 s"):
+        HeadStatistics(KeyReach.within(0.2)).add(planted([UNIFORM], [1.0], [True]), "a", "solo")
 
 
 def test_without_a_window_masses_beyond_the_kept_lags_are_not_known() -> None:
@@ -358,7 +359,7 @@ def test_without_a_window_masses_beyond_the_kept_lags_are_not_known() -> None:
 
 
 def test_all_figures_of_520_scenes_and_their_intervals_take_seconds() -> None:
-    collected = HeadStatistics(WINDOW_S)
+    collected = HeadStatistics(KeyReach.within(WINDOW_S))
     rng = np.random.default_rng(0)
     heads = [head(RIDGE), UNIFORM, head({-40: 0.6, 0: 0.4}), head({300: 1.0})]
     for number in range(520):
@@ -381,7 +382,7 @@ def test_equal_weights_have_lift_one_in_windows_off_the_grid(window_s: float) ->
 
 
 def test_a_model_without_a_null_key_has_no_figures_of_it() -> None:
-    collected = HeadStatistics(WINDOW_S, null_key=False)
+    collected = HeadStatistics(KeyReach.within(WINDOW_S), null_key=False)
     for group in ("a", "b"):
         collected.add(planted([head(RIDGE)], [1 - 1e-7, 1.0] * 5, [True, False] * 5), group, "off_screen")
     found = collected.figures(50)
