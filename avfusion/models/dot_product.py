@@ -13,12 +13,15 @@ Source: Vaswani et al., "Attention Is All You Need", 2017; the null key is ``add
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
+
 import torch
 import torch.nn.functional as F
 from einops import repeat
 from torch import Tensor
 
-from avfusion.models.window import Window
+from avfusion.models.window import Blocks, Window
 from avfusion.models.window_export import length_free_blocks
 
 NULL_SCORE_CHANNELS = 8  # one is used; CUDA kernels want widths in multiples of 8
@@ -74,14 +77,19 @@ def attend(
     if window is None:
         output, weights = _attend_dense(query, key, value, mask, null_key, scale, need_weights, dropout, fused)
     else:
-        plan = length_free_blocks if torch.compiler.is_exporting() else Window.blocks
-        blocks = plan(window, query.shape[-2], key.shape[-2])
+        blocks = _plan(window)(window, query.shape[-2], key.shape[-2])
         block_mask = blocks.mask(mask, query.shape[0], query.device)
         query, key, value = blocks.split_queries(query), blocks.gather_keys(key), blocks.gather_keys(value)
         output, weights = _attend_dense(query, key, value, block_mask, null_key, scale, need_weights, dropout, fused)
         output = blocks.join_queries(output)
         weights = None if weights is None else blocks.scatter_weights(weights)
     return output[..., :value_dim], weights
+
+
+def _plan(window: Window) -> Callable[[Window, int, int], Blocks]:
+    """How blocks are planned: fitted to the lengths, or for a graph that is compiled once for every length."""
+    graph = torch.compiler.is_exporting() or (torch.compiler.is_compiling() and window.half_width_s < math.inf)
+    return length_free_blocks if graph else Window.blocks
 
 
 def _attend_dense(

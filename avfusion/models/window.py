@@ -11,7 +11,8 @@ are a few neighboring chunks put end to end: plain slices and one concatenation,
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+import sys
+from dataclasses import dataclass, field
 from fractions import Fraction
 
 import torch
@@ -33,6 +34,8 @@ class Window:
         query_hz: queries per second.
         key_hz: keys per second.
         ahead_s: the same for keys after the query, where that is less; None is ``half_width_s``.
+        units: the same in whole numbers, which are constants to a compiler where seconds are not: so many keys stand
+            beside so many queries, and the widths before and after a query, in ``1 / (key_hz * queries)`` seconds.
 
     Raises:
         ValueError: a negative width, a rate that is not positive, or rates whose ratio is no simple fraction, so that
@@ -43,6 +46,7 @@ class Window:
     query_hz: float
     key_hz: float
     ahead_s: float | None = None
+    units: tuple[int, int, int, int] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if not self.half_width_s >= 0:
@@ -56,6 +60,8 @@ class Window:
                 f"key_hz/query_hz = {self.key_hz}/{self.query_hz} is no fraction with a denominator up to"
                 f" {MAX_RATIO_DENOMINATOR}: blocks of queries would not start on whole keys; resample one stream"
             )
+        ratio, (before, after) = self.keys_per_query, (self._whole(self.half_width_s), self._whole(self.ahead_s))
+        object.__setattr__(self, "units", (ratio.numerator, ratio.denominator, before, min(before, after)))
 
     @property
     def keys_per_query(self) -> Fraction:
@@ -102,14 +108,18 @@ class Window:
 
     def _ahead(self, reach: int) -> int:
         """The same for keys after the query."""
-        if self.ahead_s is None:
-            return reach
-        return min(reach, math.floor((self.ahead_s + TOLERANCE_S) * self.key_hz * self.keys_per_query.denominator))
+        return reach if self.ahead_s is None else min(reach, self.units[3])
+
+    def _whole(self, seconds: float | None) -> int:
+        """Seconds in these units, rounded down; of what has no end the largest number."""
+        if seconds is None or math.isinf(seconds):
+            return sys.maxsize
+        return math.floor((seconds + TOLERANCE_S) * self.key_hz * self.keys_per_query.denominator)
 
     def _within(self, queries: Tensor, keys: Tensor, reach: int) -> Tensor:
         """``(len(queries), len(keys))`` bool from indices; whole numbers, so blocks and dense mask agree everywhere."""
-        ratio = self.keys_per_query
-        later = keys * ratio.denominator - queries[:, None] * ratio.numerator
+        keys_of, queries_of = self.units[:2]
+        later = keys * queries_of - queries[:, None] * keys_of
         return later.abs() <= reach if self.ahead_s is None else (-reach <= later) & (later <= self._ahead(reach))
 
 

@@ -1,6 +1,6 @@
-"""The blocks of a window for graphs that are exported once and run at every length.
+"""The blocks of a window for graphs that are exported or compiled once and run at every length.
 
-:meth:`Window.blocks` fits its blocks to the lengths it is given, in Python. In an exported graph lengths are symbols:
+:meth:`Window.blocks` fits its blocks to the lengths it is given, in Python. In such a graph lengths are symbols:
 here blocks have the size that the window alone asks for, only their number depends on the length, and keys are picked
 by computed places instead of being cut and put together. What comes out is the same; time and memory stay linear.
 
@@ -16,7 +16,7 @@ import torch
 from einops import rearrange
 from torch import Tensor
 
-from avfusion.models.window import MIN_BLOCK_QUERIES, TOLERANCE_S, Blocks, Window
+from avfusion.models.window import MIN_BLOCK_QUERIES, Blocks, Window
 
 MAX_BLOCK_QUERIES = 256  # a short clip is filled up to a whole block: a very wide window shall not make that dear
 
@@ -65,16 +65,14 @@ def length_free_blocks(window: Window, num_queries: int, num_keys: int) -> Lengt
     Raises:
         ValueError: the window has no end, so that no block could hold it; attend without a window instead.
     """
-    if math.isinf(window.half_width_s):
+    if window.half_width_s == math.inf:
         raise ValueError("an infinite window has no blocks of a fixed size: pass window=None, which is the same")
-    ratio = window.keys_per_query
-    reach = math.floor((window.half_width_s + TOLERANCE_S) * window.key_hz * ratio.denominator)
-    ahead = window._ahead(reach)
-    wide = min(max(MIN_BLOCK_QUERIES, (reach + ahead) // ratio.numerator), MAX_BLOCK_QUERIES)
-    block_queries = -(-wide // ratio.denominator) * ratio.denominator
-    stride_keys = block_queries // ratio.denominator * ratio.numerator
-    lead_keys = reach // ratio.denominator
-    last_key = ((block_queries - 1) * ratio.numerator + ahead) // ratio.denominator
+    keys_of, queries_of, reach, ahead = window.units
+    wide = min(max(MIN_BLOCK_QUERIES, (reach + ahead) // keys_of), MAX_BLOCK_QUERIES)
+    block_queries = -(-wide // queries_of) * queries_of
+    stride_keys = block_queries // queries_of * keys_of
+    lead_keys = reach // queries_of
+    last_key = ((block_queries - 1) * keys_of + ahead) // queries_of
     return LengthFreeBlocks(
         window=window,
         num_queries=num_queries,
@@ -92,8 +90,10 @@ def _opaque(count: int) -> int:
     """The same number by way of a tensor.
 
     As an expression of the length the exporter would want to know, once for all lengths, whether there is one block or
-    more; a number that comes out of a tensor it takes as it comes.
+    more; a number that comes out of a tensor it takes as it comes. torch.compile may ask: it makes a graph for either.
     """
+    if not torch.compiler.is_exporting():
+        return count
     opaque = cast(int, torch.full((), count, dtype=torch.int64).item())  # int() would ask which number it is
     torch._check(opaque >= 1)
     return opaque
