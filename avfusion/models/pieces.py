@@ -128,8 +128,10 @@ def _cut(mask: Tensor | None, rows: slice, steps: slice) -> Tensor | None:
 
 def _reach(layer: nn.Module) -> tuple[int, int] | None:
     """Steps before and after a step that the layer uses for it; None where it gets all at once."""
+    if not _allowed():  # asked first: a graph cannot hold how far a window reaches
+        return None
     past, ahead = getattr(layer, "past_frames", None), getattr(layer, "ahead_frames", None)
-    return None if past is None or ahead is None or not _allowed() else (past, max(ahead, 0))
+    return None if past is None or ahead is None else (past, max(ahead, 0))
 
 
 def _allowed() -> bool:
