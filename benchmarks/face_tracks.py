@@ -25,7 +25,8 @@ from avfusion.clock import VIDEO_HZ
 from avfusion.errors import CommandParser, UsageError, run_command
 from avfusion.faces.boxes import overlaps
 from avfusion.faces.detect import open_detector
-from avfusion.faces.track import DetectedTrack, TrackReport, TrackSettings, track_faces
+from avfusion.faces.track import track_faces
+from avfusion.faces.track_records import DetectedTrack, TrackReport, TrackSettings
 from avfusion.media.decode import iterate_retimed
 from avfusion.media.source import probe
 

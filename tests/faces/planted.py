@@ -12,7 +12,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from avfusion.faces.track import DetectedTrack
+from avfusion.faces.track_records import DETECTED, DetectedTrack
 
 HEIGHT, WIDTH, SIDE = 120, 320, 40
 HIDDEN = 0.35
@@ -108,7 +108,7 @@ class Stage:
     def whom(self, track: DetectedTrack) -> set[int]:
         """Whom a track shows where it was detected, over all such frames: one person, if none was swapped."""
         found = set()
-        for index in np.flatnonzero(track.seen == 2):
+        for index in np.flatnonzero(track.seen == DETECTED):
             left, top = track.boxes_xyxy_px[index, :2]
             frame = track.start_frame + int(index)
             distances = {

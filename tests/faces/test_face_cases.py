@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from avfusion.faces.crop import OUTSIDE_GREY, crop_faces
 from avfusion.faces.detect import Detector, open_detector
 from avfusion.faces.extract import extract_tracks
-from avfusion.faces.track import DETECTED, MISSED, DetectedTrack, TrackReport, TrackSettings, find_tracks
+from avfusion.faces.track import find_tracks
+from avfusion.faces.track_records import DETECTED, MISSED, DetectedTrack, TrackReport, TrackSettings
 from avfusion.media.decode import read_retimed
 
 SIZE = (480, 360)  # of most of the films

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from avfusion.errors import UsageError
-from avfusion.faces.track import BETWEEN, DETECTED, MISSED, DetectedTrack, TrackReport, TrackSettings, track_faces
+from avfusion.faces.track import track_faces
+from avfusion.faces.track_records import BETWEEN, DETECTED, MISSED, DetectedTrack, TrackReport, TrackSettings
 from tests.faces.planted import SIDE, Person, Stage
 
 CROSSING = {
