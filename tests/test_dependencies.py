@@ -14,7 +14,13 @@ else:
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 # where a module's name is not its package's
-DISTRIBUTIONS = {"yaml": "pyyaml", "silero_vad": "silero-vad", "PIL": "pillow", "pyannote": "pyannote.metrics"}
+DISTRIBUTIONS = {
+    "yaml": "pyyaml",
+    "silero_vad": "silero-vad",
+    "PIL": "pillow",
+    "pyannote": "pyannote.metrics",
+    "cv2": "opencv-python-headless",
+}
 
 
 def imported_modules(file: Path) -> set[str]:
@@ -36,7 +42,9 @@ def test_every_import_is_declared() -> None:
     project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     base = declared(project["dependencies"])
     rooms = {
-        "avfusion": base.union(*(declared(project["optional-dependencies"][key]) for key in ("diarization", "export"))),
+        "avfusion": base.union(
+            *(declared(project["optional-dependencies"][key]) for key in ("diarization", "export", "yunet"))
+        ),
         "data_prep": base | declared(project["optional-dependencies"]["prep"]),
     }
     for room, allowed in rooms.items():

@@ -74,6 +74,7 @@ def iterate_retimed(
     *,
     salvage: bool = False,
     threads: int = 1,
+    longest_side_px: int | None = None,
     report: ReadReport | None = None,
 ) -> Iterator[tuple[int, NDArray[np.uint8]]]:
     """Yields the pictures at ``i / 25`` s one by one, holding a few at a time.
@@ -83,6 +84,7 @@ def iterate_retimed(
         color: RGB instead of grey.
         salvage: keep what can be decoded of a damaged or cut-short file, instead of raising.
         threads: decoding threads; 0 lets FFmpeg choose.
+        longest_side_px: pictures with a longer side are scaled down to it; None leaves them.
         report: filled with what was met on the way.
 
     Yields:
@@ -94,7 +96,7 @@ def iterate_retimed(
     path = Path(path)
     facts = probe(path)
     report = ReadReport() if report is None else report
-    pictures = PictureLine(path, salvage)
+    pictures = PictureLine(path, salvage, longest_side_px)
     events = read_frames_once(path, facts, sound=False, salvage=salvage, threads=threads, report=report)
     try:
         with closing(events):
@@ -186,6 +188,7 @@ class PictureLine:
     Args:
         path: the file, to be named.
         salvage: take any stamps.
+        longest_side_px: scale pictures with a longer side down to it when they become arrays.
 
     Attributes:
         retimer: knows how many came out.
@@ -195,8 +198,8 @@ class PictureLine:
         num_source: how many source pictures came.
     """
 
-    def __init__(self, path: Path, salvage: bool = False) -> None:
-        self.path, self.salvage = path, salvage
+    def __init__(self, path: Path, salvage: bool = False, longest_side_px: int | None = None) -> None:
+        self.path, self.salvage, self.longest_side_px = path, salvage, longest_side_px
         self.retimer: Retimer[_Numbered] = Retimer()
         self.deinterlacer = Deinterlacer()
         self.size: tuple[int, int] | None = None
@@ -249,8 +252,18 @@ class PictureLine:
         self.num_resized += size != self.size
         self._check_hold(time_s, f"picture {self.num_source}")
         self._last_s = max(time_s, self._last_s)
-        yield from self.retimer.push(time_s, _Numbered(self.num_source, frame, self.size, {}))
+        yield from self.retimer.push(time_s, _Numbered(self.num_source, frame, self._shown_size(), {}))
         self.num_source += 1
+
+    def _shown_size(self) -> tuple[int, int]:
+        """Width and height of the arrays, before they are turned upright."""
+        width, height = self.size or (0, 0)
+        longest = max(width, height)
+        if self.longest_side_px is None or longest <= self.longest_side_px:
+            return width, height
+        return max(1, round(width * self.longest_side_px / longest)), max(
+            1, round(height * self.longest_side_px / longest)
+        )
 
     def _check_hold(self, until_s: float, what: str) -> None:
         if until_s - self._last_s > LONGEST_HOLD_S and not self.salvage:

@@ -76,10 +76,10 @@ def upright(frame: Any, color: bool, size: tuple[int, int] | None = None) -> NDA
         size: width and height to scale the stored picture to; None leaves it.
     """
     pixel_format = "rgb24" if color else "gray"
+    quarter_turns = round(frame.rotation / 90) % 4  # phones store sideways pictures and say so
     if size is not None and (frame.width, frame.height) != size:
         frame = frame.reformat(width=size[0], height=size[1], format=pixel_format)
     picture: NDArray[np.uint8] = frame.to_ndarray(format=pixel_format)
-    quarter_turns = round(frame.rotation / 90) % 4  # phones store sideways pictures and say so
     return np.rot90(picture, quarter_turns) if quarter_turns else picture
 
 

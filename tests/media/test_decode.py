@@ -134,3 +134,14 @@ def test_a_last_picture_that_is_said_to_last_over_ten_minutes_is_refused_unless_
     with pytest.raises(AvfusionError, match=r"x\.mp4 jumps from 0\.04 s to 700\.04 s at the file's end"):
         list(iterate_retimed(tmp_path / "x.mp4"))
     assert len(list(iterate_retimed(tmp_path / "x.mp4", salvage=True))) == 17_501
+
+
+def test_pictures_are_scaled_down_to_a_bound_and_turned_upright(shared: Path) -> None:
+    film = shared / "cases" / "faces" / "phone_rotated.mp4"
+    _, whole = next(iterate_retimed(film, color=True))
+    _, small = next(iterate_retimed(film, color=True, longest_side_px=max(whole.shape) // 2))
+    assert small.shape == (whole.shape[0] // 2, whole.shape[1] // 2, 3)
+    means = whole[: 2 * small.shape[0], : 2 * small.shape[1]].reshape(small.shape[0], 2, small.shape[1], 2, 3)
+    assert np.abs(means.mean(axis=(1, 3)) - small).mean() < 3
+    _, same = next(iterate_retimed(film, color=True, longest_side_px=10_000))
+    np.testing.assert_array_equal(same, whole)
