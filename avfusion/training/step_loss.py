@@ -82,7 +82,8 @@ def leaves_weights_unused(config: Config) -> bool:
     """Whether some step's loss does not depend on all weights of the model."""
     loss = config.train.loss
     always = min(loss.audio, loss.video, loss.contrastive) > 0 and not config.train.contrastive_epochs
-    return config.model.modality != "audio_visual" or not always
+    passed_by = config.model.speaker.layers > 0  # the attention between faces, by a part whose faces are all alone
+    return config.model.modality != "audio_visual" or not always or passed_by
 
 
 def whole_counts(parts: Sequence[Batch], config: Config, wanted: Sequence[str], world: World) -> dict[str, Tensor]:
