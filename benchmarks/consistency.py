@@ -36,6 +36,7 @@ from benchmarks.experiment import (
     ENCODERS,
     add_which_work,
     check_overrides,
+    check_splits,
     check_which_work,
     commit,
     dataset_facts,
@@ -96,6 +97,11 @@ def main() -> None:
     check_overrides(overrides, CHOSEN_HERE)
     check_which_work(options)
     arms, seeds = read_names("--arms", options.arms, ARMS), read_seeds(options.seeds)
+    check_splits(options.data, ["train", "val", options.split])
+    if not options.measure_only:
+        check_splits(options.short, ["train", "val"])
+        for name in (ENCODERS, *arms):  # an arm's fault is told before the encoders are trained
+            load_config(*settings_of(name, seeds[0], options, overrides))
     train_and_measure(
         options,
         arms,
@@ -114,16 +120,20 @@ def main() -> None:
 def train_one(one: Run, options: argparse.Namespace, overrides: list[str], start: Run) -> None:
     """Trains the encoders (``start`` itself) or an arm that starts from them, unless that is done."""
     print(one.folder, file=sys.stderr, flush=True)
-    if one == start:
-        config = ENCODERS_CONFIG
-        settings = [*ALWAYS, f"--data.root={options.short}", f"--run.seed={one.seed}", "--model.contrast=projection"]
-        settings += ["--model.fusion.kind=concat", f"--train.contrastive_epochs={options.start}", "--train.epochs=1"]
-        settings += [override for override in overrides if override.startswith(OF_ENCODERS)]
-    else:
-        config, encoders = options.config, start.folder / "checkpoints" / "last.pt"
-        settings = [*ALWAYS, f"--data.root={options.data}", *overrides, f"--run.seed={one.seed}"]
-        settings += [f"--train.epochs={options.epochs}", f"--train.encoders={encoders}", *ARMS[one.model]]
+    config, settings = settings_of(one.model, one.seed, options, overrides)
+    if one != start:
+        settings.append(f"--train.encoders={start.folder / 'checkpoints' / 'last.pt'}")
     train(one, config, settings, load_config(config, settings))
+
+
+def settings_of(name: str, seed: str, options: argparse.Namespace, overrides: list[str]) -> tuple[Path, list[str]]:
+    """The YAML file and the settings of the encoders or an arm; where an arm's encoders are is not among them."""
+    if name == ENCODERS:
+        settings = [*ALWAYS, f"--data.root={options.short}", f"--run.seed={seed}", "--model.contrast=projection"]
+        settings += ["--model.fusion.kind=concat", f"--train.contrastive_epochs={options.start}", "--train.epochs=1"]
+        return ENCODERS_CONFIG, settings + [override for override in overrides if override.startswith(OF_ENCODERS)]
+    settings = [*ALWAYS, f"--data.root={options.data}", *overrides, f"--run.seed={seed}"]
+    return options.config, [*settings, f"--train.epochs={options.epochs}", *ARMS[name]]
 
 
 def measure(one: Run, options: argparse.Namespace, overrides: list[str]) -> dict[str, Any]:

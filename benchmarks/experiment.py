@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from avfusion.config import load_config
+from avfusion.data.prepared_tables import read_info, read_track_rows
 from avfusion.errors import UsageError
 from avfusion.files import whole_text_file
 from benchmarks.many_runs import REPOSITORY, Run, read_minutes
@@ -56,6 +57,19 @@ def check_which_work(options: argparse.Namespace) -> None:
     """
     if options.train_only and options.measure_only:
         raise UsageError("--train-only and --measure-only leave nothing to do; give one of them")
+
+
+def check_splits(root: Path, splits: Sequence[str]) -> None:
+    """Looks for splits that will be needed, before hours of training and not after them.
+
+    Raises:
+        UsageError: there is no prepared dataset, or one of the splits has no tracks in it.
+    """
+    read_info(root)
+    there = list(dict.fromkeys(row.split for row in read_track_rows(root)))
+    for split in splits:
+        if split not in there:
+            raise UsageError(f"{root}: no tracks of the split {split!r} in tracks.csv; there are {', '.join(there)}")
 
 
 def train_and_measure(

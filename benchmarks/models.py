@@ -33,6 +33,7 @@ from benchmarks.experiment import (
     RESAMPLES,
     add_which_work,
     check_overrides,
+    check_splits,
     check_which_work,
     dataset_facts,
     finished_model,
@@ -120,9 +121,10 @@ def main() -> None:
     check_overrides(overrides, CHOSEN_HERE)
     check_which_work(options)
     names, seeds = read_names("--models", options.models, MODELS), read_seeds(options.seeds)
-    if not options.scale > 0:
+    if not 0 < options.scale < float("inf"):
         raise UsageError(f"--scale={options.scale:g}: expected a number above 0")
     frames = read_frames(options.frames)
+    check_splits(options.data, ["train", "val", *options.splits.split(",")])
     plans = {name: plan_training(options.data, name, options.scale * frames[name]) for name in names}
     for seed in seeds:
         for name in names:
@@ -153,8 +155,6 @@ def read_frames(text: str) -> dict[str, int]:
 def plan_training(root: Path, name: str, frames: float) -> Plan:
     """Epochs and share of the scenes that give a model about so many face-frames."""
     rows = [row for row in read_track_rows(root) if row.split == "train"]
-    if not rows:
-        raise UsageError(f"{root}: no tracks of the split train in tracks.csv")
     speaks = speaking_tracks(root, "train")
     whole = sum(min(row.num_frames, CLIP_FRAMES) for row in rows)
     spoken = sum(min(row.num_frames, CLIP_FRAMES) for row in rows if row.key in speaks)

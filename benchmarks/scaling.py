@@ -5,8 +5,8 @@
 
 Without a name it takes configs/synthetic.yaml; a file is measured with untrained weights, a run with its best. Tracks
 are random pictures and noise. Two tables: one face for so many minutes, and a minute of so many faces that know of each
-other (``model.speaker.layers``, 1 where a file says 0; a run without it has no such table). Each case has a process of
-its own, and the cases take turns:
+other (``model.speaker.layers``, 1 where a file says 0; a run without it and a baseline, which has none, get no such
+table). Each case has a process of its own, and the cases take turns:
 
     peak        what scoring the track whole, once, adds to the process, the track itself included
     processor   seconds of the processor to score it once more, the median of up to four times
@@ -119,25 +119,26 @@ def main() -> None:
     parser.add_argument("--scene-minutes", type=float, default=1.0, help="length of the scene (default: 1)")
     parser.add_argument("--rounds", type=int, default=3, help="turns of every case (default: 3)")
     options: argparse.Namespace = parser.parse_args(rest)
-    if options.rounds < 1 or options.scene_minutes <= 0:
-        raise UsageError("expected --rounds of at least 1 and --scene-minutes above 0")
-    lengths = [Case(round(minutes * MINUTE_FRAMES), 1) for minutes in numbers("--minutes", options.minutes)]
-    scene_frames = round(options.scene_minutes * MINUTE_FRAMES)
-    scenes = [Case(scene_frames, round(faces)) for faces in numbers("--faces", options.faces)]
+    if options.rounds < 1:
+        raise UsageError(f"--rounds={options.rounds}: expected at least 1")
+    lengths = [Case(frames_of("--minutes", minutes), 1) for minutes in numbers("--minutes", options.minutes)]
+    scene_frames = frames_of("--scene-minutes", options.scene_minutes)
+    scenes = [Case(scene_frames, int(faces)) for faces in numbers("--faces", options.faces, whole=True)]
     _, config = prepared(options.model, overrides, between_faces=False)
     print(about(options.model, config))
     if lengths:
         costs = rounds_of(lengths, options.model, overrides, options.rounds, between_faces=False)
         print(report("one face", lengths, costs))
-    if scenes and options.model.is_dir() and not config.model.speaker.layers:
-        print("the faces of a scene do not know of each other in this run (model.speaker.layers: 0): no second table")
+    fixed = options.model.is_dir() or config.model.kind != "avfusion"
+    if scenes and fixed and not config.model.speaker.layers:
+        print("the faces of a scene do not know of each other in this model (model.speaker.layers: 0): no second table")
     elif scenes:
         costs = rounds_of(scenes, options.model, overrides, options.rounds, between_faces=True)
         print(report("faces that know of each other", scenes, costs))
 
 
-def numbers(option: str, text: str) -> list[float]:
-    """Numbers above 0 from a list with commas; an empty one holds none.
+def numbers(option: str, text: str, *, whole: bool = False) -> list[float]:
+    """Numbers above 0 from a list with commas, perhaps whole ones only; an empty one holds none.
 
     Raises:
         UsageError: for anything else.
@@ -146,9 +147,21 @@ def numbers(option: str, text: str) -> list[float]:
         found = [float(part) for part in text.split(",")] if text else []
     except ValueError:
         found = [0.0]
-    if any(not 0 < number < float("inf") for number in found):
-        raise UsageError(f"{option}={text}: expected numbers above 0 with commas between them, such as 1,2,4")
+    if any(not 0 < number < float("inf") or (whole and number % 1) for number in found):
+        kind = "whole numbers" if whole else "numbers"
+        raise UsageError(f"{option}={text}: expected {kind} above 0 with commas between them, such as 1,2,4")
     return found
+
+
+def frames_of(option: str, minutes: float) -> int:
+    """Video frames of so many minutes.
+
+    Raises:
+        UsageError: they are none.
+    """
+    if not 0.5 < minutes * MINUTE_FRAMES < float("inf"):
+        raise UsageError(f"{option}={minutes:g}: expected minutes of one frame (40 ms) at least")
+    return round(minutes * MINUTE_FRAMES)
 
 
 def prepared(path: Path, overrides: Sequence[str], between_faces: bool) -> tuple[ActiveSpeakerDetector, Config]:

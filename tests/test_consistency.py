@@ -72,6 +72,27 @@ def test_bad_input_is_one_line_and_makes_nothing(arguments, message, tmp_path, m
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.parametrize(
+    ("argument", "message"),
+    [
+        ("--split=tset", "no tracks of the split 'tset' in tracks.csv; there are train, val"),
+        ("--epochs=0", "train.epochs: expected at least 1, found 0"),
+        ("--train.lr=fast", "train.lr: expected a number, found 'fast'"),
+        ("--short=nowhere", "no prepared dataset at nowhere"),
+    ],
+)
+def test_what_only_an_arm_or_the_measuring_needs_is_checked_before_the_encoders_train(
+    argument, message, small_dataset, tmp_path, monkeypatch, capsys
+) -> None:
+    root = small_dataset(tmp_path / "d", {"train": 8, "val": 4}, frames=30)
+    command = ["consistency.py", str(tmp_path / "out"), f"--short={root}", f"--data={root}", "--split=val", argument]
+    monkeypatch.setattr(sys, "argv", command)
+    monkeypatch.setattr(consistency, "train", lambda *_: pytest.fail("it trains"))
+    assert run_command(consistency.main) == 2
+    assert message in capsys.readouterr().err.splitlines()[-1]
+    assert not (tmp_path / "out").exists()
+
+
 @pytest.fixture(scope="module")
 def scenes() -> SyntheticDataset:
     made = SyntheticDataset("test", 2, seed=1, crop_size=24, scene_s=60.0, roles=("returning",))

@@ -97,6 +97,7 @@ def test_a_share_is_a_dataset_and_stays_as_it_was_written(small_dataset: Any, tm
         (["--frames=tiny=3"], "'tiny' is none of small"),
         (["--frames=small=many"], "expected MODEL=NUMBER with commas between them, found 'small=many'"),
         (["--scale=0"], "--scale=0: expected a number above 0"),
+        (["--scale=inf"], "--scale=inf: expected a number above 0"),
         (["--train-only", "--measure-only"], "leave nothing to do"),
         (["--train.epochs=3"], "--train.epochs is chosen for each training"),
         ([], "no prepared dataset"),
@@ -109,6 +110,18 @@ def test_bad_input_is_one_line_and_makes_nothing(arguments, message, tmp_path, m
     if arguments:
         assert message in said.splitlines()[-1]
     assert len(said.splitlines()) == 1
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_split_that_is_not_there_is_told_before_anything_is_trained(
+    small_dataset: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root = small_dataset(tmp_path / "d", {"train": 8, "val": 4}, frames=30)
+    command = ["models.py", str(tmp_path / "out"), f"--data={root}", "--models=lr_style", "--splits=val,tset"]
+    monkeypatch.setattr(sys, "argv", command)
+    monkeypatch.setattr(models, "train", lambda *_: pytest.fail("it trains"))
+    assert run_command(models.main) == 2
+    assert capsys.readouterr().err.endswith("no tracks of the split 'tset' in tracks.csv; there are train, val\n")
     assert not (tmp_path / "out").exists()
 
 

@@ -36,6 +36,37 @@ def test_lists_are_numbers_above_zero() -> None:
             scaling.numbers("--faces", wrong)
 
 
+@pytest.mark.parametrize(
+    ("argument", "told"),
+    [
+        ("--faces=0.4", "--faces=0.4: expected whole numbers above 0"),
+        ("--faces=1.5", "--faces=1.5: expected whole numbers above 0"),
+        ("--minutes=1,0.0001", "--minutes=0.0001: expected minutes of one frame"),
+        ("--scene-minutes=nan", "--scene-minutes=nan: expected minutes of one frame"),
+        ("--scene-minutes=0", "--scene-minutes=0: expected minutes of one frame"),
+        ("--rounds=0", "--rounds=0: expected at least 1"),
+    ],
+)
+def test_scenes_of_nothing_are_one_line(
+    argument: str, told: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["scaling.py", argument])
+    assert run_command(scaling.main) == 2
+    said = capsys.readouterr().err
+    assert told in said
+    assert said.count("\n") == 1
+
+
+def test_a_baseline_has_no_attention_between_faces_to_measure(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = str(scaling.ROOT / "configs" / "light_style.yaml")
+    monkeypatch.setattr(sys, "argv", ["scaling.py", path, "--minutes=", "--faces=1,2"])
+    assert run_command(scaling.main) == 0
+    said = capsys.readouterr().out
+    assert "do not know of each other in this model (model.speaker.layers: 0): no second table" in said
+
+
 def test_the_random_scene_gives_any_stretch_with_its_own_sound() -> None:
     scene = scaling.RandomScene(Case(30, 2), side=8)
     whole, part = scene.read(1), scene.read(1, 10, 5)

@@ -3,7 +3,8 @@
 Held all the time: weights, their gradients, AdamW's two moments, the averaged weights where there are any. Held from
 the forward pass to the backward one: what every operation keeps for its gradient, which is most of it and grows with
 the pictures of a batch. That is counted by what torch saves when the real modules run on tensors without content, for
-one clip more, and multiplied. Not counted: what an operation needs while it runs, losses, and what CUDA needs itself.
+one clip more, and multiplied. An encoder that is held still (``train.lr_scale`` 0) keeps nothing but its weights. Not
+counted: what an operation needs while it runs, losses, embeddings that are remembered, and what CUDA needs itself.
 """
 
 from __future__ import annotations
@@ -53,6 +54,9 @@ def step_memory(config: Config) -> StepMemory:
     frames, side = min(config.data.clip_frames, config.data.batch_frames), config.data.crop_size
     with _without_content(config.train.precision):
         model = build_model(config.model, config.data.num_mels)
+        for name in ("visual", "audio"):
+            if getattr(config.train.lr_scale, name) == 0:
+                getattr(model, name).requires_grad_(False)
         one, two = (
             saved_bytes(
                 model,
@@ -62,8 +66,9 @@ def step_memory(config: Config) -> StepMemory:
             )
             for clips in (1, 2)
         )
-    weights = sum(p.numel() * p.element_size() for p in model.parameters())
-    state = (4 + bool(config.train.ema)) * weights + max(0, 2 * one - two)
+    size = {p: p.numel() * p.element_size() for p in model.parameters()}
+    weights, learnt = sum(size.values()), sum(size[p] for p in size if p.requires_grad)
+    state = (1 + bool(config.train.ema)) * weights + 3 * learnt + max(0, 2 * one - two)
     return StepMemory(state, (two - one) / frames, config.data.batch_frames)
 
 

@@ -10,6 +10,7 @@ Shapes: ``B`` scenes, ``S`` face tracks, ``T`` video frames, ``A = 4 T`` audio f
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
 
 import torch
@@ -18,6 +19,7 @@ from torch import Tensor
 from avfusion.clock import AUDIO_FRAMES_PER_VIDEO_FRAME
 from avfusion.config import AugmentConfig, Config, TrainConfig
 from avfusion.data.batching import Batch
+from avfusion.data.examples import Request
 from avfusion.models import ActiveSpeakerDetector
 
 ENCODERS = ("visual", "audio")
@@ -47,6 +49,9 @@ def can_remember(config: Config) -> bool:
 class RememberedEmbeddings:
     """What the encoders said of each clip, as far as there is room.
 
+    Each scene is embedded by itself, without padding: beside others the last bit would depend on them, and a run that
+    goes on, which remembers nothing of the epochs before, would not end as the unbroken one.
+
     Args:
         model: the detector, its encoders held still.
         room_gb: memory for it.
@@ -58,32 +63,40 @@ class RememberedEmbeddings:
 
     def __call__(self, part: Batch, frame_mask: Tensor | None, audio_mask: Tensor | None) -> tuple[Tensor, Tensor]:
         """``(B S, T, D)`` pictures and ``(B, A, D)`` sound, without gradient, for ``model.decide``."""
-        keys = [(r.track, r.first_frame, r.num_frames, r.others) for r in part.requests]
-        if keys and all(key in self._kept for key in keys):
-            return self._joined(keys, part.crops.shape[1], part.crops.shape[2])
-        faces = part.crops.shape[1]
-        with torch.no_grad():
-            seen, heard = self._model.embed(part.crops, part.log_mel, frame_mask, audio_mask)
-        for row, (key, request) in enumerate(zip(keys, part.requests, strict=True)):
-            frames = request.num_frames
-            of_scene = seen[row * faces : row * faces + request.num_faces, :frames]
-            self._keep(key, of_scene, heard[row, : frames * AUDIO_FRAMES_PER_VIDEO_FRAME])
-        return seen, heard
+        scenes = [self._scene(part, row, request) for row, request in enumerate(part.requests)]
+        if not scenes:  # a process without a share
+            return self._embed(part.crops, part.log_mel, frame_mask, audio_mask)
+        return _joined(scenes, part.crops.shape[1], part.crops.shape[2])
 
-    def _keep(self, key: Key, seen: Tensor, heard: Tensor) -> None:
+    def _scene(self, part: Batch, row: int, request: Request) -> tuple[Tensor, Tensor]:
+        """``(S, T, D)`` pictures and ``(4 T, D)`` sound of one scene, kept or made."""
+        key = (request.track, request.first_frame, request.num_frames, request.others)
+        if key in self._kept:
+            return self._kept[key]
+        faces, frames = request.num_faces, request.num_frames
+        one, steps = slice(row, row + 1), frames * AUDIO_FRAMES_PER_VIDEO_FRAME
+        mask = None if faces == 1 else part.frame_mask[one, :faces, :frames]  # other faces may be away
+        seen, heard = self._embed(part.crops[one, :faces, :frames], part.log_mel[one, :steps], mask, None)
         size = seen.nbytes + heard.nbytes
-        if key not in self._kept and size <= self._room_bytes:
-            self._kept[key] = seen.clone(), heard.clone()
+        if size <= self._room_bytes:
+            self._kept[key] = seen, heard[0]
             self._room_bytes -= size
+        return seen, heard[0]
 
-    def _joined(self, keys: list[Key], faces: int, frames: int) -> tuple[Tensor, Tensor]:
-        """Clips beside each other, zeros where they end before others."""
-        first_seen, first_heard = self._kept[keys[0]]
-        seen = first_seen.new_zeros(len(keys) * faces, frames, first_seen.shape[-1])
-        steps = frames * AUDIO_FRAMES_PER_VIDEO_FRAME
-        heard = first_heard.new_zeros(len(keys), steps, first_heard.shape[-1])
-        for row, key in enumerate(keys):
-            of_scene, sound = self._kept[key]
-            seen[row * faces : row * faces + len(of_scene), : of_scene.shape[1]] = of_scene
-            heard[row, : len(sound)] = sound
-        return seen, heard
+    @torch.no_grad()
+    def _embed(
+        self, crops: Tensor, log_mel: Tensor, frame_mask: Tensor | None, audio_mask: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
+        return self._model.embed(crops, log_mel, frame_mask, audio_mask)
+
+
+def _joined(scenes: Sequence[tuple[Tensor, Tensor]], faces: int, frames: int) -> tuple[Tensor, Tensor]:
+    """Scenes beside each other, zeros where they end before others: ``(B S, T, D)`` pictures, ``(B, 4 T, D)`` sound."""
+    first_seen, first_heard = scenes[0]
+    seen = first_seen.new_zeros(len(scenes) * faces, frames, first_seen.shape[-1])
+    steps = frames * AUDIO_FRAMES_PER_VIDEO_FRAME
+    heard = first_heard.new_zeros(len(scenes), steps, first_heard.shape[-1])
+    for row, (of_scene, sound) in enumerate(scenes):
+        seen[row * faces : row * faces + len(of_scene), : of_scene.shape[1]] = of_scene
+        heard[row, : len(sound)] = sound
+    return seen, heard

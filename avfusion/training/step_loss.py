@@ -56,7 +56,8 @@ class StepLoss(nn.Module):
         masks = (part.frame_mask, part.audio_mask) if part.is_padded else (None, None)
         with torch.autocast(self._device.type, AUTOCAST.get(precision), enabled=precision in AUTOCAST):
             alignment, audio_100hz = needs_alignment(wanted), needs_audio_100hz(wanted, loss)
-            if self._remembered is None:
+            # Without a gradient nothing is learnt: a step is looked into, from the encoders on.
+            if self._remembered is None or not torch.is_grad_enabled():
                 detection = self._detect(
                     part.crops, part.log_mel, *masks, need_alignment=alignment, need_audio_100hz=audio_100hz
                 )
@@ -82,7 +83,8 @@ def leaves_weights_unused(config: Config) -> bool:
     """Whether some step's loss does not depend on all weights of the model."""
     loss = config.train.loss
     always = min(loss.audio, loss.video, loss.contrastive) > 0 and not config.train.contrastive_epochs
-    return config.model.modality != "audio_visual" or not always
+    passed_by = config.model.speaker.layers > 0  # the attention between faces, by a part whose faces are all alone
+    return config.model.modality != "audio_visual" or not always or passed_by
 
 
 def whole_counts(parts: Sequence[Batch], config: Config, wanted: Sequence[str], world: World) -> dict[str, Tensor]:

@@ -79,3 +79,12 @@ def test_nothing_is_drawn_from_the_run_s_random_numbers() -> None:
 )
 def test_it_is_told_in_the_unit_that_fits(memory: StepMemory, text: str) -> None:
     assert str(memory) == text
+
+
+def test_encoders_held_still_keep_their_weights_alone() -> None:
+    plain = step_memory(tiny())
+    held = step_memory(tiny("--train.lr_scale.visual=0", "--train.lr_scale.audio=0"))
+    model = build_model(tiny().model, tiny().data.num_mels)
+    count = sum(p.numel() for part in (model.visual, model.audio) for p in part.parameters())
+    assert plain.state_bytes - held.state_bytes == pytest.approx(3 * 4 * count, rel=0.1)
+    assert held.picture_bytes < 0.3 * plain.picture_bytes

@@ -7,8 +7,11 @@ from pathlib import Path
 import pytest
 import torch
 
+from avfusion.checkpoint import read_checkpoint
 from avfusion.config import AugmentConfig
+from avfusion.errors import AvfusionError
 from avfusion.training.held_still import RememberedEmbeddings, can_remember, changes_clips
+from avfusion.training.replay import replay
 from tests.training.tiny import tiny_run, trainer_of
 
 HELD = ["--train.lr_scale.visual=0", "--train.lr_scale.audio=0", "--model.dropout=0"]
@@ -70,9 +73,41 @@ def test_room_that_is_full_forgets_nothing_and_keeps_nothing_more(tmp_path: Path
     trainer.model.visual.register_forward_hook(lambda *_: calls.append(1))
     seen, heard = remembered(kept, None, None)
     again_seen, again_heard = remembered(kept, None, None)
-    assert len(calls) == 1
+    assert len(calls) == len(first)  # scene by scene
     assert torch.equal(seen, again_seen)
     assert torch.equal(heard, again_heard)
     remembered(not_kept, None, None)
     remembered(not_kept, None, None)
-    assert len(calls) == 3
+    assert len(calls) == len(first) + 2 * len(second)
+
+
+def test_a_run_that_goes_on_without_its_memory_ends_as_the_unbroken_one(tmp_path: Path) -> None:
+    """To the last bit, in batches that bring scenes of one and two faces and of two lengths together."""
+    roles = "--data.synthetic.roles=[solo,listener,overlap]"
+    config = tiny_run(*HELD, *PLAIN, roles, "--data.faces=2", "--train.ema=0.9", epochs=3)
+    whole, stopped = (trainer_of(config, tmp_path / name) for name in ("whole", "stopped"))
+    whole.fit()
+    stopped.epochs = 2  # its plan is that of three
+    stopped.fit()
+    assert stopped.logger is not None
+    stopped.logger.close()
+    resumed = trainer_of(config, tmp_path / "stopped", resume=True)
+    resumed.fit()
+    for model, other in ((whole.model, resumed.model), (whole.stepper.scored_model, resumed.stepper.scored_model)):
+        for name, value in model.state_dict().items():
+            assert torch.equal(value, other.state_dict()[name]), name
+
+
+def test_a_replayed_step_is_looked_into_from_the_encoders_on(tmp_path: Path) -> None:
+    config = tiny_run(*HELD, *PLAIN, epochs=1)
+    trainer = trainer_of(config, tmp_path / "run")
+    with torch.no_grad():
+        trainer.model.visual.project.bias.fill_(torch.nan)
+    with pytest.raises(AvfusionError, match="--replay"):
+        trainer.fit()
+    path = tmp_path / "run" / "replay" / "step-0.pt"
+    content = read_checkpoint(path)
+    again = trainer_of(config, tmp_path / "again")
+    again.model.load_state_dict(content["model"])
+    found = replay(again.stepper, again.examples, content, path)
+    assert {clip.first_bad for clip in found.clips} == {"visual.project"}

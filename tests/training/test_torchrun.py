@@ -124,8 +124,9 @@ def test_several_processes_go_on_where_they_stopped(runs: dict[int, Path], tmp_p
         ["--model.modality=audio", "--train.accumulate=2"],
         ["--model.fusion.kind=concat", "--train.loss.audio=0", "--train.loss.video=0", "--train.loss.contrastive=0"],
         ["--train.loss.null=1", "--train.loss.guided=1", "--train.loss.sync=1", "--train.precision=bfloat16"],
+        ["--model.speaker.layers=1"],  # a face alone passes the attention between faces by
     ],
-    ids=["one clip", "video", "audio", "speaking loss alone", "all losses"],
+    ids=["one clip", "video", "audio", "speaking loss alone", "all losses", "faces alone"],
 )
 def test_every_ablation_runs_on_two(tmp_path: Path, flags: list[str]) -> None:
     """P01: no "expected to have finished reduction", whatever the loss leaves out."""
