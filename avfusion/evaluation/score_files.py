@@ -23,7 +23,7 @@ from avfusion.evaluation.report import evaluate, interval_record
 from avfusion.evaluation.score_text import as_markdown, as_text
 from avfusion.evaluation.subset_files import need_categories, read_categories, read_stretches
 from avfusion.evaluation.subsets import PICTURE_WIDTH_PX, Subset, subset_rows, subsets
-from avfusion.evaluation.table_files import read_label_files, read_score_files, table_record
+from avfusion.evaluation.table_files import read_both, read_score_files, table_record
 from avfusion.files import whole_text_file
 from avfusion.tracks import LabelTable
 
@@ -60,8 +60,8 @@ def evaluate_files(
         UsageError: the folder cannot be made, or is a run's own.
     """
     check_out(out, FILES)
-    truth = read_label_files(labels)
-    joined = join(truth, read_score_files(scores))
+    truth, predicted = read_both(labels, scores)
+    joined = join(truth, predicted)
     other = None if against is None else join(truth, read_score_files(against))
     chosen, notes = _subsets(joined, truth, conditions, categories)
     resamples, few = enough_resamples(resamples)
