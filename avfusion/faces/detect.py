@@ -10,6 +10,7 @@ reach beyond it) and a confidence in 0..1, most confident first.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -47,7 +48,7 @@ class Detector(Protocol):
         ...
 
 
-class ScaledDetector:
+class ScaledDetector(ABC):
     """The part both detectors share: checks a picture, bounds its size, scales the boxes back, drops weak ones.
 
     Attributes:
@@ -83,9 +84,9 @@ class ScaledDetector:
         boxes = boxes[has_area & (boxes[:, 4] >= self.min_confidence)]
         return boxes[np.argsort(-boxes[:, 4], kind="stable")]
 
+    @abstractmethod
     def _detect(self, picture_rgb: NDArray[np.uint8]) -> NDArray[np.float32]:
         """Boxes in pixels of a contiguous picture of bounded size."""
-        raise NotImplementedError
 
 
 def open_detector(
