@@ -29,6 +29,7 @@ from benchmarks.experiment import (
     ALWAYS,
     add_which_work,
     check_overrides,
+    check_splits,
     check_which_work,
     dataset_facts,
     finished_model,
@@ -73,6 +74,8 @@ def main() -> None:
     check_overrides(overrides, CHOSEN_HERE)
     check_which_work(options)
     arms, seeds = read_names("--arms", options.arms, ARMS), read_seeds(options.seeds)
+    load_config(options.config, overrides)  # a wrong key is told before anything is looked for
+    check_splits(options.data, ["train", "val", *options.splits.split(",")])
     train_and_measure(
         options,
         arms,

@@ -44,6 +44,7 @@ def test_arms_differ_from_the_reference_in_what_they_are_named_for_and_hardly_in
         (["--seeds=a"], "'a' is no seed"),
         (["--train.epochs=3"], "--train.epochs is chosen for each training"),
         (["--train.epoks=3"], "no such key. Did you mean 'epochs'?"),
+        ([], "no prepared dataset at nowhere"),
     ],
 )
 def test_bad_input_is_one_line_and_makes_nothing(arguments, message, tmp_path, monkeypatch, capsys) -> None:
@@ -52,6 +53,7 @@ def test_bad_input_is_one_line_and_makes_nothing(arguments, message, tmp_path, m
     assert run_command(head_count.main) == 2
     said = capsys.readouterr().err
     assert message in said.splitlines()[-1]
+    assert said.count("error") == 1
     assert not (tmp_path / "out").exists()
 
 
