@@ -71,7 +71,7 @@ def changed_sound(scenes: SyntheticDataset, number: int, change: str | None) -> 
     scene, rng = scenes.scene(number), scenes.sound_rng(number)
     rendered = render_voices(rng, scene)
     if change is not None:
-        spans_s = [(board.start_s, board.end_s) for face in scene.faces for board in face.camera.boards]
+        spans_s = [(cover.start_s, cover.end_s) for face in scene.faces for cover in face.camera.covers]
         times_s = np.arange(scene.num_frames * SAMPLES_PER_VIDEO_FRAME) / SAMPLE_RATE
         hidden = within(np.array(spans_s), times_s)
         if change == "silenced":

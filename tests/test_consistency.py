@@ -107,7 +107,7 @@ def test_frames_are_those_of_the_truth(scenes: SyntheticDataset) -> None:
     assert (person.person, still.person) == (True, False)
     assert np.array_equal(person.own, scenes.tracks[0].speaking)
     assert not (person.own & person.other).any()
-    boards = scenes.scene(0).faces[0].camera.boards
+    boards = scenes.scene(0).faces[0].camera.covers
     assert person.hidden.sum() == pytest.approx(sum(b.end_s - b.start_s for b in boards) * VIDEO_HZ, abs=len(boards))
     assert np.array_equal(person.hidden, still.hidden)
     assert (person.hidden & person.own).any()
@@ -174,7 +174,7 @@ def test_exchanged_words_have_the_other_voices_pitch(scenes: SyntheticDataset) -
     scene = scenes.scene(number)
     own, other = (heard.utterance for heard in scene.voices)
     sound = changed_sound(scenes, number, "exchanged")
-    boards = [(board.start_s, board.end_s) for board in scene.faces[0].camera.boards]
+    boards = [(board.start_s, board.end_s) for board in scene.faces[0].camera.covers]
     ratios = []
     for said, voice in ((own, other.voice), (other, own.voice)):
         for start_s, end_s in said.script.phrases_s:

@@ -17,6 +17,7 @@ from avfusion.data.synthetic.face import wander
 
 MIN_FACE_PX, MAX_FACE_PX = 24, 112
 OCCLUDERS = ("hand", "microphone", "cup")
+COVERS = ("board", "turned")  # a plain board, or the back of the head while the person looks away
 TRAVEL_S = 0.2  # an occluder comes in and goes away within this time
 
 # ITU-T T.81, table K.1: steps of the luminance coefficients at quality 50.
@@ -40,7 +41,7 @@ class Occluder:
     """A thing that hides part of the face for a while.
 
     Attributes:
-        kind: one of ``OCCLUDERS``, or ``board``.
+        kind: one of ``OCCLUDERS`` or ``COVERS``.
         start_s, end_s: it can be seen between these times only, and is in place ``TRAVEL_S`` after and before them.
         u, v: where its middle rests, in view units.
         from_u, from_v: where it comes from and goes to, outside the view.
@@ -82,7 +83,7 @@ class Camera:
         grain: standard deviation of the sensor noise in grey levels.
         compression: 0 = none .. 1 = strong, with visible 8 x 8 blocks.
         occluder: what gets in the way, or None.
-        boards: what hides the whole face now and then.
+        covers: what hides the whole mouth now and then.
     """
 
     face_px: float
@@ -93,7 +94,7 @@ class Camera:
     grain: float
     compression: float
     occluder: Occluder | None
-    boards: tuple[Occluder, ...] = ()
+    covers: tuple[Occluder, ...] = ()
 
 
 def random_occluder(rng: np.random.Generator, num_frames: int) -> Occluder:
@@ -176,6 +177,14 @@ def _board(u: NDArray[np.float32], v: NDArray[np.float32]) -> tuple[NDArray[np.f
     )
 
 
+def _turned(u: NDArray[np.float32], v: NDArray[np.float32]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """Signed distance and light of a head from behind: hair in strands from the crown down to below the picture."""
+    crown = np.sqrt((u / 0.86) ** 2 + np.minimum(v, 0) ** 2) - 1
+    strands = 0.1 * np.sin(38 * u + 2 * np.sin(5 * v)) + 0.07 * np.sin(83 * u - 3 * v)
+    sheen = 0.25 * np.exp(-(((v + 0.55 - 0.3 * u * u) / 0.14) ** 2))
+    return crown.astype(np.float32), (0.95 - 0.5 * u * u + strands + sheen).astype(np.float32)
+
+
 def cover_up(grey: NDArray[np.float32], occluder: Occluder | None) -> None:
     """Paints the occluder over ``(T, N, N)`` pictures in place, in the frames in which it can be seen."""
     if occluder is None:
@@ -184,7 +193,7 @@ def cover_up(grey: NDArray[np.float32], occluder: Occluder | None) -> None:
     axis = ((np.arange(size) + 0.5) / size * 2 - 1).astype(np.float32)
     edge = 2.5 / size / occluder.size
     cosine, sine = np.float32(np.cos(occluder.tilt)), np.float32(np.sin(occluder.tilt))
-    draw = {"hand": _hand, "microphone": _microphone, "cup": _cup, "board": _board}[occluder.kind]
+    draw = {"hand": _hand, "microphone": _microphone, "cup": _cup, "board": _board, "turned": _turned}[occluder.kind]
     for frame, (middle_u, middle_v) in zip(*occluder.places(len(grey)), strict=True):
         x = (axis[None, :] - np.float32(middle_u)) / np.float32(occluder.size)
         y = (axis[:, None] - np.float32(middle_v)) / np.float32(occluder.size)

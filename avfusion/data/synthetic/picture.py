@@ -280,6 +280,6 @@ def render_face(
         moves = {name: getattr(head, name)[frames] for name in head.__dataclass_fields__}
         shape = _mouth_shape(face, mouth, frames)
         grey[frames] = _draw_chunk(portrait, room, face, HeadMovement(**moves), shape, camera.light_right)
-    for occluder in (camera.occluder, *camera.boards):
+    for occluder in (camera.occluder, *camera.covers):
         cover_up(grey, occluder)
     return photograph(rng, grey, camera, crop_size)

@@ -1,14 +1,15 @@
 """A long scene: somebody talks in view, is then hidden while they or somebody else is heard, and comes back.
 
-While a board hides the whole face the picture tells nothing. Whether the person behind it is the one heard can only be
-known by the voice, from the time when it was seen to be theirs. Stretches of 5..9 s, the first longer:
+While a board hides the face, or the head is turned away, the picture tells nothing. Whether that person is the one heard
+can only be known by the voice, from the time when it was seen to be theirs. Stretches of 5..9 s, the first longer:
 
     open, own        the person talks in view (first and last, and now and then)
-    hidden, own      their voice is heard while the board hides them
+    hidden, own      their voice is heard while they are hidden
     hidden, other    somebody else is heard instead, who is never seen
     open, other      somebody else is heard while the person keeps still in view
 
-A second face stays in view, still, all the time. Hidden stretches are of either kind as often, in random order.
+A second face stays in view, still, all the time. Hidden stretches are of either kind as often, in random order, behind
+a board or turned away by the toss of a coin.
 """
 
 from __future__ import annotations
@@ -18,16 +19,17 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from avfusion.data.synthetic.camera import TRAVEL_S, Occluder
+from avfusion.data.synthetic.camera import COVERS, TRAVEL_S, Occluder
 from avfusion.data.synthetic.draft import Draft
 from avfusion.errors import UsageError
 
 SHORTEST_S = 30.0
 INTRODUCTION_S = (7.0, 10.0)
 STRETCH_S = (5.0, 9.0)
-MARGIN_S = 2 * TRAVEL_S  # between the board's edges and what is heard: then it is in place, whatever the lips' lag
+MARGIN_S = 2 * TRAVEL_S  # between the edges of a cover and what is heard: then it is in place, whatever the lips' lag
 KINDS = ("hidden_own", "hidden_other", "open_own", "open_other")
 BOARD_SIZE = 1.8  # half its width in view units: it covers the whole crop, wherever it comes from
+HEAD_SIZE = 1.0  # the same of a head from behind: wider than any face, crown in the picture
 
 
 @dataclass(frozen=True)
@@ -40,7 +42,7 @@ class Stretch:
 
     @property
     def hidden(self) -> bool:
-        """Whether the board is there."""
+        """Whether the mouth cannot be seen."""
         return self.kind.startswith("hidden")
 
     @property
@@ -61,9 +63,10 @@ def returning(draft: Draft) -> None:
     voice = draft.hear(person, _within(phrases_s, [stretch for stretch in stretches if stretch.own]))
     draft.hear(other, _within(phrases_s, [stretch for stretch in stretches if not stretch.own]))
     draft.show_talking(person, voice)
-    boards = tuple(_board(draft.rng, stretch) for stretch in stretches if stretch.hidden)
     shown = draft.faces[-1]
-    draft.faces[-1] = replace(shown, camera=replace(shown.camera, occluder=None, boards=boards))
+    hair = shown.face.hair
+    covers = tuple(_cover(draft.rng, stretch, hair) for stretch in stretches if stretch.hidden)
+    draft.faces[-1] = replace(shown, camera=replace(shown.camera, occluder=None, covers=covers))
     draft.show_quiet(listener)
 
 
@@ -100,9 +103,12 @@ def _within(phrases_s: NDArray[np.float64], stretches: list[Stretch]) -> NDArray
     return np.array(kept).reshape(-1, 2)
 
 
-def _board(rng: np.random.Generator, stretch: Stretch) -> Occluder:
-    """A plain board, in place before anything is heard in the stretch, and until after the last of it."""
-    side = float(rng.choice([-1.0, 1.0]))
-    place = {"u": 0.0, "v": 0.0, "from_u": side * (1.1 + BOARD_SIZE), "from_v": 0.0}
-    grey = float(rng.uniform(25.0, 235.0))
-    return Occluder("board", stretch.start_s, stretch.end_s, **place, size=BOARD_SIZE, tilt=0.0, grey=grey)
+def _cover(rng: np.random.Generator, stretch: Stretch, hair: float) -> Occluder:
+    """A board or the back of the head, in place before anything is heard in the stretch, and until after the last."""
+    kind = str(rng.choice(COVERS))
+    side, grey = float(rng.choice([-1.0, 1.0])), float(rng.uniform(25.0, 235.0))
+    size = BOARD_SIZE if kind == "board" else HEAD_SIZE
+    place = {"u": 0.0, "v": 0.0, "from_u": side * (1.1 + size), "from_v": 0.0}
+    return Occluder(
+        kind, stretch.start_s, stretch.end_s, **place, size=size, tilt=0.0, grey=grey if kind == "board" else hair
+    )

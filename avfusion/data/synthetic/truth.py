@@ -161,7 +161,7 @@ def _face_truth(scene: Scene, number: int, entity_id: str) -> FaceTruth:
     face: ShownFace = scene.faces[number]
     said, said_s = ((), np.zeros((0, 2))) if face.said is None else _phones(face.said, scene.scene_s)
     hiding = [face.camera.occluder] if face.camera.occluder else []
-    hidden_s = [(occluder.start_s, occluder.end_s) for occluder in (*hiding, *face.camera.boards)]
+    hidden_s = [(occluder.start_s, occluder.end_s) for occluder in (*hiding, *face.camera.covers)]
     return FaceTruth(
         entity_id=entity_id,
         motion=face.motion,

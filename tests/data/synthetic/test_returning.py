@@ -72,7 +72,7 @@ def test_behind_the_board_the_picture_does_not_know_what_the_mouth_does(dataset:
     )
     assert isinstance(shown.head, HeadMovement)
     behind = np.zeros(len(times_s), dtype=bool)
-    for board in camera.boards:
+    for board in camera.covers:
         behind |= (times_s >= board.start_s + TRAVEL_S) & (times_s <= board.end_s - TRAVEL_S)
     assert behind.any()
     np.testing.assert_array_equal(talking[behind], silent[behind])
