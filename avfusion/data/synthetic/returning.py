@@ -1,7 +1,8 @@
 """A long scene: somebody talks in view, is then hidden while they or somebody else is heard, and comes back.
 
 While a board hides the face, or the head is turned away, the picture tells nothing. Whether that person is the one
-heard can only be known by the voice, from the time when it was seen to be theirs. Stretches of 5..9 s, the first longer:
+heard can only be known by the voice, from the time when it was seen to be theirs. Stretches of 5..9 s, the first
+longer:
 
     open, own        the person talks in view (first and last, and now and then)
     hidden, own      their voice is heard while they are hidden
