@@ -16,11 +16,13 @@ from avfusion.inference.outputs.painter import Painter, ShownFace
 from avfusion.inference.outputs.score_colors import score_color, score_colors
 from avfusion.inference.outputs.speech import SpeechRules, find_speech, speaking_frames
 from avfusion.inference.result import Result
+from tests.alignment.viewer.browser import browser
 from tests.inference.results import face, ingested_result
 from tests.media.conftest import Film
 
 FILM = Film()
 SCALE = 4  # films of 160x64 are shown at 640x256
+STRIP_PX = Painter(640, 256, 0.5).strip_px
 
 
 def draw(result: Result, path: Path) -> list[str]:
@@ -288,3 +290,21 @@ def test_a_missed_face_is_told_from_a_detected_one(tmp_path: Path) -> None:
     amber = (np.abs(shown[:, 10 * SCALE : 54 * SCALE, 20 * SCALE + 1] - [255, 176, 0]).sum(axis=-1) < 150).mean(axis=1)
     assert (amber[:5] > 0.95).all()
     assert (amber[5:] < 0.85).all()
+
+
+def test_a_browser_plays_it(drawn: tuple[Result, Path], tmp_path: Path) -> None:
+    _, path = drawn
+    page_path = tmp_path / "page.html"
+    page_path.write_text(f'<video id="v" src="{path.as_uri()}" preload="auto" muted></video>', encoding="utf-8")
+    with browser() as chromium:
+        page = chromium.new_page()
+        page.goto(page_path.as_uri())
+        if not page.evaluate("""v.canPlayType('video/mp4; codecs="avc1.64001f, mp4a.40.2"')"""):
+            pytest.skip("this browser was built without H.264")
+        page.wait_for_function("v.readyState === 4 || v.error")
+        assert page.evaluate("v.error && v.error.message") is None
+        assert page.evaluate("[v.duration, v.videoWidth, v.videoHeight]") == [4.0, 640, 256 + STRIP_PX]
+        page.evaluate("() => new Promise(done => { v.onseeked = done; v.currentTime = 3; })")
+        page.evaluate("() => v.play()")
+        page.wait_for_function("v.ended")
+        assert page.evaluate("v.webkitVideoDecodedByteCount > 0 && v.webkitAudioDecodedByteCount > 0")

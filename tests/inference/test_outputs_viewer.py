@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from avfusion.alignment.viewer.page import ViewerScene
-from avfusion.config import Config
+from avfusion.config import Config, load_config
 from avfusion.data.examples import Examples
 from avfusion.data.prepared import PreparedDataset
 from avfusion.inference.outputs import viewer, write_outputs
@@ -20,6 +20,7 @@ from avfusion.inference.outputs.stretches import Stretch, telling_stretches
 from avfusion.inference.result import Result
 from avfusion.models import build_model
 from avfusion.scoring import score_tracks
+from tests.conftest import REPOSITORY
 from tests.inference.results import face, ingested_result, result_of, write_crops_of
 from tests.media.conftest import Film
 from tests.training.tiny import tiny_run
@@ -151,19 +152,12 @@ def test_all_files_are_written_and_those_of_an_earlier_run_do_not_stay(
     assert before["scores.csv"] == (tmp_path / "out" / "scores.csv").read_bytes()
 
 
-@pytest.mark.parametrize(
-    "overrides",
-    [
-        ["--model.fusion.kind=concat"],
-        ["--model.kind=lr_style", "--model.fusion.kind=concat", "--model.temporal.window_s=null"],
-        ["--model.modality=video"],
-    ],
-)
+@pytest.mark.parametrize("what", ["--model.fusion.kind=concat", "--model.modality=video", "lr_style.yaml"])
 def test_a_model_without_attention_has_no_page_and_says_so(
-    film: tuple[Result, Path], tmp_path: Path, overrides: list[str], capsys: pytest.CaptureFixture[str]
+    film: tuple[Result, Path], tmp_path: Path, what: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     result, root = film
-    config = tiny_run(*overrides)
+    config = tiny_run(what) if what.startswith("--") else load_config(REPOSITORY / "configs" / what, [])
     model = build_model(config.model, config.data.num_mels)
     paths = write_outputs(result, tmp_path, model, config, CPU, dataset_root=root, overlay=False)
     assert "viewer.html" not in {path.name for path in paths}
