@@ -8,8 +8,6 @@ from avfusion.media.audio import read_audio
 from avfusion.media.ingest import Ingested
 from avfusion.media.video import VideoReader, read_frames
 
-LOSSLESS = {"qp": "0", "preset": "ultrafast"}
-
 
 def marks(film: Any, result: Ingested) -> tuple[list[int], Any, Any]:
     """Numbers, flashes and beeps of a result; the sound's length is checked on the way."""
