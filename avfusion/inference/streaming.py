@@ -290,14 +290,14 @@ def _why_never_final(config: ModelConfig) -> str:
 
 def _as_float(sound: NDArray[np.int16] | NDArray[np.float32]) -> NDArray[np.float32]:
     """Samples as float32 in -1..1."""
-    sound = np.asarray(sound)
-    if sound.ndim != 1 or not (sound.dtype == np.int16 or np.issubdtype(sound.dtype, np.floating)):
-        raise AvfusionError(f"sound is {sound.dtype} of shape {sound.shape}, expected int16 or float of shape (N,)")
-    if sound.dtype == np.int16:
-        return np.divide(sound, 32768, dtype=np.float32)
-    if not np.isfinite(sound).all():
+    found = np.asarray(sound)
+    if found.ndim != 1 or not (found.dtype == np.int16 or np.issubdtype(found.dtype, np.floating)):
+        raise AvfusionError(f"sound is {found.dtype} of shape {found.shape}, expected int16 or float of shape (N,)")
+    if found.dtype == np.int16:
+        return np.divide(found, 32768, dtype=np.float32)
+    if not np.isfinite(found).all():
         raise AvfusionError("sound holds NaN or infinity, expected samples in -1..1")
-    heard: NDArray[np.float32] = sound.astype(np.float32)
+    heard: NDArray[np.float32] = found.astype(np.float32)
     return heard
 
 

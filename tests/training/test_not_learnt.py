@@ -37,7 +37,8 @@ def test_it_is_told_where_no_two_faces_share_a_frame() -> None:
     apart = [track(1, 0.0), track(2, 2.0), track(3, 0.0, "w")]
     assert between_faces_not_learnt(config, apart) == (
         "model.speaker.layers=1: no two of the 3 training tracks are seen together, so the attention between faces"
-        " learns nothing, but scoring uses it as it began; train on scenes of several faces, or add --model.speaker.layers=0"
+        " learns nothing, but scoring uses it as it began; train on scenes of several faces, or add"
+        " --model.speaker.layers=0"
     )
     assert between_faces_not_learnt(config, [track(1, 0.0), track(2, 1.96)]) is None
 
