@@ -294,7 +294,8 @@ def _as_float(sound: NDArray[np.int16] | NDArray[np.float32]) -> NDArray[np.floa
     if found.ndim != 1 or not (found.dtype == np.int16 or np.issubdtype(found.dtype, np.floating)):
         raise AvfusionError(f"sound is {found.dtype} of shape {found.shape}, expected int16 or float of shape (N,)")
     if found.dtype == np.int16:
-        return np.divide(found, 32768, dtype=np.float32)
+        whole: NDArray[np.float32] = np.divide(found, 32768, dtype=np.float32)
+        return whole
     if not np.isfinite(found).all():
         raise AvfusionError("sound holds NaN or infinity, expected samples in -1..1")
     heard: NDArray[np.float32] = found.astype(np.float32)
