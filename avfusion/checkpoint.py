@@ -1,8 +1,9 @@
 """Checkpoints: one file that rebuilds its model, loads with ``weights_only=True``, and is never half written.
 
-Weights that are handed out (``.safetensors``, ``avfusion/weights.py``) are read as checkpoints too: they cannot go on
-training, and serve everywhere else. A run keeps ``best.pt`` and two generations of its state, ``last.pt`` and ``previous.pt``. Archives carry a checksum of
-every tensor, which torch does not look at when it reads; here it is, so a flipped bit is found like a missing half.
+Weights that are handed out (``.safetensors``, ``avfusion/weights.py``) are read as checkpoints too: training cannot go
+on from them, and everything else can. A run keeps ``best.pt`` and two generations of its state, ``last.pt`` and
+``previous.pt``. Archives carry a checksum of every tensor, which torch does not look at when it reads; here it is, so a
+flipped bit is found like a missing half.
 """
 
 from __future__ import annotations

@@ -56,7 +56,7 @@ def read_weights(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     try:
         with safe_open(path, framework="pt") as file:
             text = (file.metadata() or {}).get(_HEADER)
-            weights = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118: no dict
+            weights = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
         header = None if text is None else json.loads(text)
     except (SafetensorError, ValueError) as error:
         raise AvfusionError(f"{path}: cannot be read as weights ({_told(error)}: damaged or cut short)") from error

@@ -4,8 +4,8 @@ python -m avfusion.released.export RUN/checkpoints/best.pt --facts=JSON --commit
 
 Where training kept an average of the weights, that is written: it is what was validated. Numbers stay float32, so the
 scores are the checkpoint's to the last bit and its figures are the file's; 0.83 M of them take 3.3 MB. Paths of the
-machine that trained do not come along. FACTS is a JSON object: see ``configs/released.json`` and REQUIRED below; size of
-the model, epoch, dataset and validation figures of the run are added.
+machine that trained do not come along. The facts are a JSON object: see ``configs/released.json`` and REQUIRED below;
+size of the model, epoch, dataset and validation figures of the run are added.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def main() -> None:
     parser.add_argument("--facts", type=Path, required=True, metavar="JSON", help="data, licences, talkers")
     parser.add_argument("--commit", required=True, help="of the code that trained it")
     parser.add_argument(
-        "--out", type=Path, default=RELEASED, help=f"where to (default: {RELEASED.name} of the package)"
+        "--out", type=Path, default=RELEASED, help="where to (default: into the package)"
     )
     options = parser.parse_args()
     if options.out.suffix != SUFFIX:
