@@ -24,6 +24,7 @@ from avfusion.checkpoint import load_model
 from avfusion.clock import SAMPLES_PER_VIDEO_FRAME, VIDEO_HZ
 from avfusion.config import Config
 from avfusion.data.clips import Clip, Skipped
+from avfusion.data.compose import SILENT_PEAK
 from avfusion.data.examples import Examples
 from avfusion.errors import UsageError
 from avfusion.faces.crop import CROP_SCALE
@@ -84,7 +85,7 @@ def wanted_clips(folder: Path, splits: Collection[str] = ()) -> list[ClipEntry]:
 
 
 def read_talking(folder: Path, seconds: float, splits: Collection[str] = ()) -> list[TalkingClip]:
-    """Reads the beginnings of :func:`wanted_clips`, those that speak.
+    """Reads the beginnings of :func:`wanted_clips`, those that have a sound.
 
     Args:
         folder: with ``clips.csv`` and ``boxes.csv``.
@@ -97,9 +98,9 @@ def read_talking(folder: Path, seconds: float, splits: Collection[str] = ()) -> 
     decoder, frames = ClipDecoder(CROP_SIZE, CROP_SCALE), round(seconds * VIDEO_HZ)
     wanted = tqdm(wanted_clips(folder, splits), desc="clips", unit="clip", disable=None)
     clips = [_first(entry, decoder.decode(entry), frames) for entry in wanted]
-    talking = [clip for clip in clips if clip.decoded.speaking.any()]
+    talking = [clip for clip in clips if np.abs(clip.decoded.audio).max(initial=0.0) >= SILENT_PEAK]
     if len({clip.talker for clip in talking}) < 2:
-        raise UsageError(f"{folder}: {len(talking)} clips that speak, of too few talkers; expected two talkers or more")
+        raise UsageError(f"{folder}: {len(talking)} clips with sound, of too few talkers; expected two talkers or more")
     return talking
 
 

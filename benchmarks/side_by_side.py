@@ -69,7 +69,8 @@ def main() -> None:
     if options.pairs < 1:
         raise UsageError(f"--pairs={options.pairs}: expected at least 1")
     asked = ask(options.checkpoint)
-    clips = read_talking(options.clips, SECONDS, splits=("test",) if options.talkers == "test" else ())
+    read = read_talking(options.clips, SECONDS, splits=("test",) if options.talkers == "test" else ())
+    clips = [clip for clip in read if clip.decoded.speaking.any()]
     seen = seen_talkers(asked, clips, options.seen)
     if options.talkers == "unseen":
         clips = [clip for clip in clips if clip.talker not in seen]
