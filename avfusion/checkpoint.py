@@ -1,7 +1,9 @@
 """Checkpoints: one file that rebuilds its model, loads with ``weights_only=True``, and is never half written.
 
-A run keeps ``best.pt`` and two generations of its state, ``last.pt`` and ``previous.pt``. Archives carry a checksum of
-every tensor, which torch does not look at when it reads; here it is, so a flipped bit is found like a missing half.
+Weights that are handed out (``.safetensors``, ``avfusion/weights.py``) are read as checkpoints too: training cannot go
+on from them, and everything else can. A run keeps ``best.pt`` and two generations of its state, ``last.pt`` and
+``previous.pt``. Archives carry a checksum of every tensor, which torch does not look at when it reads; here it is, so a
+flipped bit is found like a missing half.
 """
 
 from __future__ import annotations
@@ -9,16 +11,17 @@ from __future__ import annotations
 import os
 import sys
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from avfusion.config import Config, DataConfig, config_from_dict
+from avfusion.config import Config, DataConfig, config_from_dict, load_config, with_overrides
 from avfusion.errors import AvfusionError, UsageError, one_line
 from avfusion.models import ActiveSpeakerDetector, build_model
+from avfusion.weights import SUFFIX, read_weights
 
 FORMAT = 2
 
@@ -107,7 +110,7 @@ class DamagedError(AvfusionError):
 
 
 def read_checkpoint(path: Path) -> dict[str, Any]:
-    """Reads a checkpoint; no code in the file is run.
+    """Reads a checkpoint, or weights as they are released; no code in the file is run.
 
     Raises:
         UsageError: there is no such file.
@@ -117,6 +120,20 @@ def read_checkpoint(path: Path) -> dict[str, Any]:
     if not path.is_file():
         what = "not a file" if path.exists() else "no checkpoint"
         raise UsageError(f"{path}: {what} there; train.py writes checkpoints/best.pt and last.pt into its run folder")
+    return _of_weights(path) if path.suffix == SUFFIX else _of_run(path)
+
+
+def _of_weights(path: Path) -> dict[str, Any]:
+    """The content of released weights in the form of a checkpoint, and with its ``facts``."""
+    weights, about = read_weights(path)
+    lacks = [key for key in ("config", "progress", "facts") if not isinstance(about.get(key), dict)]
+    if lacks:
+        raise AvfusionError(f"{path}: these weights do not rebuild a model: their header lacks {', '.join(lacks)}")
+    return {**about, "format": FORMAT, "model": weights}
+
+
+def _of_run(path: Path) -> dict[str, Any]:
+    """The content of a checkpoint of train.py."""
     try:
         with zipfile.ZipFile(path) as archive:
             broken = archive.testzip()
@@ -248,6 +265,40 @@ def refuse_another_model(own: Config, config: Config) -> None:
         raise UsageError(
             f"{', '.join(changed)}: fixed by the checkpoint, but different on the command line or in config.yaml"
         )
+
+
+def read_run(
+    run: Path, name: str, overrides: Sequence[str], out: Path | None
+) -> tuple[Path, Config, Config, dict[str, Any]]:
+    """A run's checkpoint with the configuration that is asked for; or a checkpoint, or released weights, alone.
+
+    Args:
+        run: folder of a run, or a file.
+        name: ``best`` or ``last``, of a folder.
+        overrides: ``--section.key=value`` of the command line.
+        out: where figures shall go; None for the run's folder, which a file has not got.
+
+    Returns:
+        Path of the checkpoint, the configuration to run with, the checkpoint's own, and its content.
+
+    Raises:
+        UsageError: no such run, no place to write to, or settings that do not go with it.
+        AvfusionError: the checkpoint is damaged.
+    """
+    if run.is_file():
+        if out is None:
+            raise UsageError(f"{run}: a file and no run folder, so nothing can be written there: give --out=FOLDER")
+        path, content = run, read_checkpoint(run)
+        own = config_from_dict(content["config"], where=str(path))
+        config = with_overrides(own, overrides)
+    else:
+        if not (run / "config.yaml").is_file():
+            raise UsageError(f"{run}: no config.yaml there; expected a folder that train.py made, or released weights")
+        path = run / "checkpoints" / f"{name}.pt"
+        config, content = load_config(run / "config.yaml", overrides), read_checkpoint(path)
+        own = config_from_dict(content["config"], where=str(path))
+    refuse_another_model(own, config)
+    return path, config, own, content
 
 
 def model_of(content: Mapping[str, Any], where: Path) -> tuple[ActiveSpeakerDetector, Config]:
