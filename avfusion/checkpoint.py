@@ -1,7 +1,9 @@
 """Checkpoints: one file that rebuilds its model, loads with ``weights_only=True``, and is never half written.
 
-A run keeps ``best.pt`` and two generations of its state, ``last.pt`` and ``previous.pt``. Archives carry a checksum of
-every tensor, which torch does not look at when it reads; here it is, so a flipped bit is found like a missing half.
+Weights that are handed out (``.safetensors``, ``avfusion/weights.py``) are read as checkpoints too: training cannot go
+on from them, and everything else can. A run keeps ``best.pt`` and two generations of its state, ``last.pt`` and
+``previous.pt``. Archives carry a checksum of every tensor, which torch does not look at when it reads; here it is, so a
+flipped bit is found like a missing half.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ import torch
 from avfusion.config import Config, DataConfig, config_from_dict
 from avfusion.errors import AvfusionError, UsageError, one_line
 from avfusion.models import ActiveSpeakerDetector, build_model
+from avfusion.weights import SUFFIX, read_weights
 
 FORMAT = 2
 
@@ -107,7 +110,7 @@ class DamagedError(AvfusionError):
 
 
 def read_checkpoint(path: Path) -> dict[str, Any]:
-    """Reads a checkpoint; no code in the file is run.
+    """Reads a checkpoint, or weights as they are released; no code in the file is run.
 
     Raises:
         UsageError: there is no such file.
@@ -117,6 +120,20 @@ def read_checkpoint(path: Path) -> dict[str, Any]:
     if not path.is_file():
         what = "not a file" if path.exists() else "no checkpoint"
         raise UsageError(f"{path}: {what} there; train.py writes checkpoints/best.pt and last.pt into its run folder")
+    return _of_weights(path) if path.suffix == SUFFIX else _of_run(path)
+
+
+def _of_weights(path: Path) -> dict[str, Any]:
+    """The content of released weights in the form of a checkpoint, and with its ``facts``."""
+    weights, about = read_weights(path)
+    lacks = [key for key in ("config", "progress", "facts") if not isinstance(about.get(key), dict)]
+    if lacks:
+        raise AvfusionError(f"{path}: these weights do not rebuild a model: their header lacks {', '.join(lacks)}")
+    return {**about, "format": FORMAT, "model": weights}
+
+
+def _of_run(path: Path) -> dict[str, Any]:
+    """The content of a checkpoint of train.py."""
     try:
         with zipfile.ZipFile(path) as archive:
             broken = archive.testzip()

@@ -1,7 +1,8 @@
 """The rooms of the package import only the rooms above them, and light rooms stay light.
 
 The table is the table of the design, with clock, csv_rows, distributed, errors, files and processes as base rooms,
-media beside data in scoring, tracks in training, and checkpoint for whoever needs a trained model.
+media beside data in scoring, tracks in training, checkpoint for whoever needs a trained model, weights (the file
+format of released ones) below it and released (the model of the package) above.
 """
 
 from __future__ import annotations
@@ -30,7 +31,9 @@ ALLOWED = {
     "data": BASE | {"config", "tracks", "media"},
     "evaluation": BASE | {"tracks"},
     "shortcuts": BASE | {"data", "tracks", "media"},
-    "checkpoint": BASE | {"config", "models"},
+    "weights": BASE,
+    "checkpoint": BASE | {"config", "models", "weights"},
+    "released": BASE | {"config", "models", "checkpoint", "weights"},
     "scoring": BASE | {"config", "models", "data", "media", "tracks"},
     "offsets": BASE | {"config", "models", "data", "tracks", "scoring", "evaluation"},
     "robustness": BASE
