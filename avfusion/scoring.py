@@ -44,9 +44,7 @@ def pick_device(name: str, local_rank: int | None = None, option: str = "run.dev
         name = next(device for device, there in found.items() if there)
     if not found[name]:
         there = ", ".join(device for device, ok in found.items() if ok)
-        raise UsageError(
-            f"{option}={name}: torch finds no such device here (it finds: {there}); use --{option}=auto"
-        )
+        raise UsageError(f"{option}={name}: torch finds no such device here (it finds: {there}); use --{option}=auto")
     if local_rank is not None and name != "cpu":
         count = torch.cuda.device_count() if name == "cuda" else 0
         if local_rank >= count:

@@ -1,7 +1,7 @@
 """The stage that finds faces: the tracks of a film, kept in one file.
 
-    faces.npz   for each of F tracks its id, shot, first frame and length; for all their N boxes together x1, y1, x2, y2
-                in pixels of the ingested film, the confidence, and whether each was detected or interpolated
+faces.npz   for each of F tracks its id, shot, first frame and length; for all their N boxes together x1, y1, x2, y2
+            in pixels of the ingested film, the confidence, and whether each was detected or interpolated
 """
 
 from __future__ import annotations

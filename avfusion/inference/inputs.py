@@ -39,7 +39,7 @@ def find_videos(inputs: Sequence[Path]) -> list[Path]:
 
 
 def name_folders(videos: Sequence[Path]) -> dict[Path, str]:
-    """A folder name for each video: its name without ending; where two would share it, more of the name, or of its path.
+    """A folder name for each video: its name without ending; where two would share that, more of name or path.
 
     Args:
         videos: different files.

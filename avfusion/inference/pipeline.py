@@ -17,6 +17,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from avfusion.errors import UsageError
 from avfusion.faces.detect import Detector
 from avfusion.faces.track_records import DetectedTrack
@@ -169,7 +172,8 @@ class _Run:
 
     def _score(self) -> dict[str, Any]:
         def score() -> tuple[dict[str, Any], list[Path]]:
-            scores, note = {}, ""
+            scores: dict[str, NDArray[np.float32]] = {}
+            note = ""
             if load_tracks(self.folder / FACES):
                 scores, note = score_faces(
                     self.folder / DATASET, self.trained.model, self.trained.config, self.trained.device
@@ -199,9 +203,7 @@ class _Run:
             ScoredFace(
                 track,
                 raw[track.entity_id],
-                only_where_heard(
-                    smoothed(raw[track.entity_id], self.settings.smooth_s), track.start_frame, start, end
-                ),
+                only_where_heard(smoothed(raw[track.entity_id], self.settings.smooth_s), track.start_frame, start, end),
             )
             for track in tracks
         )

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -99,7 +100,7 @@ class Pieces:
             start = round(track.start_s * VIDEO_HZ)
             end = start + track.num_frames
             cuts = [start, *range((start // every + 1) * every, end, every), end]
-            self._pieces += [_Piece(index, a - start, b - a) for a, b in zip(cuts[:-1], cuts[1:], strict=True)]
+            self._pieces += [_Piece(index, a - start, b - a) for a, b in pairwise(cuts)]
         self.tracks: Sequence[FaceTrack] = [_part(dataset.tracks[piece.track], piece) for piece in self._pieces]
 
     def read(self, index: int, first_frame: int = 0, num_frames: int | None = None) -> Clip:

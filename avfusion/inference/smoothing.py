@@ -32,7 +32,8 @@ def smoothed(raw: NDArray[np.float32], smooth_s: float) -> NDArray[np.float32]:
     first, last = np.maximum(frames - half, 0), np.minimum(frames + half + 1, len(raw))
     until = np.concatenate([[0.0], np.cumsum(raw, dtype=np.float64)])
     means = (until[last] - until[first]) / (last - first)
-    return np.clip(means, 0.0, 1.0).astype(np.float32)
+    result: NDArray[np.float32] = np.clip(means, 0.0, 1.0).astype(np.float32)
+    return result
 
 
 def window_frames(smooth_s: float) -> int:
