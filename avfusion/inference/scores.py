@@ -53,7 +53,7 @@ def score_faces(
     # Nothing is kept in memory, and nothing read by other processes: films may be long, and most are short.
     config = replace(config, data=replace(config.data, workers=0, cache_gb=0.0))
     dataset = PreparedDataset(root, SPLIT)
-    pieces, note = Pieces(dataset), ""
+    pieces, note = Pieces(dataset, LONGEST_S), ""
     if context_frames(config.model) is not None or len(pieces.tracks) == len(dataset.tracks):
         scores = score_tracks(model, Examples(dataset, config.data), config, device, label="scores")
     else:
@@ -92,7 +92,7 @@ class Pieces:
         skipped: of the dataset.
     """
 
-    def __init__(self, dataset: ClipDataset, longest_s: float = LONGEST_S) -> None:
+    def __init__(self, dataset: ClipDataset, longest_s: float) -> None:
         self.dataset, self.name, self.skipped = dataset, dataset.name, Skipped()
         every = round(longest_s * VIDEO_HZ)
         self._pieces: list[_Piece] = []
