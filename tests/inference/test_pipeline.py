@@ -207,6 +207,19 @@ def test_scores_follow_the_sound_of_the_film(tmp_path: Path) -> None:
     assert abs(loud[-1] - 29) <= 1
 
 
+def test_the_rate_of_the_film_does_not_move_its_scores(tmp_path: Path) -> None:
+    """T06: the same happenings at 25, 30 and 60 pictures a second have the same scores by time."""
+    scores = {}
+    for rate in (25, 30, 60):
+        face = Face(60, flashes=lambda n: n % 25 < 10)
+        film = write_film(tmp_path / f"{rate}.mp4", [face], num_frames=75, tone=(30, 50), rate=rate)
+        assert run(film, tmp_path / f"out{rate}").num_frames == 75
+        (scores[rate],) = load_scores(tmp_path / f"out{rate}/scores.npz").values()
+    assert np.ptp(scores[25]) > 0.1
+    for rate in (30, 60):
+        assert np.corrcoef(scores[25], scores[rate])[0, 1] > 0.95
+
+
 def test_smoothing_is_told_and_the_raw_scores_stay(tmp_path: Path) -> None:
     film = write_film(tmp_path / "film.mp4", [Face(60, flashes=lambda n: n == 10)], num_frames=20)
     run(film, tmp_path / "out", planted(Watcher()), Settings(smooth_s=0.2, overlay=False, viewer=False))

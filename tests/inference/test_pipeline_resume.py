@@ -12,6 +12,7 @@ import pytest
 from avfusion.errors import AvfusionError, UsageError
 from avfusion.faces import extract
 from avfusion.inference import pipeline
+from avfusion.inference.outputs import write as outputs
 from avfusion.inference.pipeline import FaceFinder, run_video
 from avfusion.inference.report import Report
 from avfusion.inference.settings import Settings
@@ -79,20 +80,17 @@ def test_a_killed_run_goes_on_where_it_stopped_and_ends_with_the_same_bytes(
     stage: str, film: Path, unbroken: dict[str, bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     trained = untrained(small(speaker__layers=1))
-    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
-        if stage == "ingest":
-            patched.setattr(IngestWriter, "_write_picture", stop_at(12, IngestWriter._write_picture))
-        elif stage == "faces":
-            patched.setattr(RedDetector, "__call__", stop_at(3, RedDetector.__call__))
-        elif stage == "crops":
-            patched.setattr(extract, "crop_square", stop_at(25, extract.crop_square))
-        elif stage == "scores":
-            patched.setattr(trained.model, "forward", stop_at(1, trained.model.forward))
-        else:
-            import avfusion.inference.outputs.write as outputs
-
-            patched.setattr(outputs, "write_segments", stop_at(1, outputs.write_segments))
-        run(film, tmp_path / "film", trained=trained)
+    with monkeypatch.context() as patched:
+        where, name, count = {
+            "ingest": (IngestWriter, "_write_picture", 12),
+            "faces": (RedDetector, "__call__", 3),
+            "crops": (extract, "crop_square", 25),
+            "scores": (trained.model, "forward", 1),
+            "outputs": (outputs, "write_segments", 1),
+        }[stage]
+        patched.setattr(where, name, stop_at(count, getattr(where, name)))
+        with pytest.raises(KeyboardInterrupt):
+            run(film, tmp_path / "film", trained=trained)
     report = run(film, tmp_path / "film")
     assert kept(report) == STAGES[: STAGES.index(stage)]
     assert files_of(tmp_path / "film") == unbroken
