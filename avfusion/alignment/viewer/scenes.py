@@ -1,8 +1,8 @@
 """Scenes for the page of ``page.py``, made by running models over a dataset's tracks.
 
-A scene is the stretch of one chosen track (its first minute at most) with all tracks of the same video and sound that
-are seen in it. Each face is run through the trained model, an untrained one of the same build, and the trained one
-with another clip's sound; the first two also with moved sound. Nothing of it needs labels.
+A scene is the stretch of one chosen track (its first minute, unless told otherwise) with the tracks of the same video
+and sound that are seen in it. Each face is run through the trained model, an untrained one of the same build, and the
+trained one with another clip's sound; the first two also with moved sound. Nothing of it needs labels.
 
 Shapes: ``L`` layers, ``H`` heads, ``T`` video frames, ``A`` keys, ``G = 101`` lags from -500 to 500 ms.
 """
@@ -45,6 +45,9 @@ def build_scenes(
     words: Sequence[Sequence[str]] = (),
     shifts_ms: Sequence[int] = SHIFTS_MS,
     longest_s: float = LONGEST_SCENE_S,
+    first_frames: Sequence[int] = (),
+    most_faces: int | None = None,
+    move_untrained: bool = True,
 ) -> list[ViewerScene]:
     """Runs every model and sound that the page can switch to.
 
@@ -57,6 +60,9 @@ def build_scenes(
         words: for each layer and head, what the figures say of it.
         shifts_ms: by how much the sound is moved; 0 is always run.
         longest_s: a scene ends here.
+        first_frames: for each of the tracks the frame with which its scene begins; empty: the first.
+        most_faces: so many faces are shown, those that are seen longest; the others are there for the model alone.
+        move_untrained: whether the untrained model hears moved sound too, which takes as long again.
 
     Raises:
         UsageError: the model has no cross-attention.
@@ -64,9 +70,9 @@ def build_scenes(
     all_tracks = examples.dataset.tracks
     chosen = pick_scenes(all_tracks) if tracks is None else list(tracks)
     spans: dict[int, dict[int, tuple[int, int, int]]] = {}
-    for track in chosen:
+    for track, first_frame in zip(chosen, first_frames or [0] * len(chosen), strict=True):
         if not any(track in span for span in spans.values()):  # seen in an earlier scene already
-            spans[track] = faces_beside(all_tracks, track, longest_s)
+            spans[track] = faces_beside(all_tracks, track, longest_s, first_frame, most_faces)
     wanted = sorted({index for span in spans.values() for index in span})
     other = OtherSound(examples)
     may_swap = all(_has_partner(other, index) for index in wanted)
@@ -75,7 +81,9 @@ def build_scenes(
     fresh = untrained(config).to(device)
     for shift in sorted({*shifts_ms, 0}):
         change = shifted(examples, shift) if shift else None
-        runs += [("trained", shift, model, change), ("untrained", shift, fresh, change)]
+        runs.append(("trained", shift, model, change))
+        if move_untrained or not shift:
+            runs.append(("untrained", shift, fresh, change))
     if may_swap:
         beside = {index: (track, at - first) for track, span in spans.items() for index, (first, at, _) in span.items()}
         runs.append(("other_sound", 0, model, _OneOtherSound(other, beside)))
@@ -113,24 +121,34 @@ def pick_scenes(tracks: Sequence[FaceTrack], count: int = NUM_SCENES) -> list[in
     return chosen
 
 
-def faces_beside(tracks: Sequence[FaceTrack], track: int, longest_s: float) -> dict[int, tuple[int, int, int]]:
-    """The tracks seen during a track, itself first.
+def faces_beside(
+    tracks: Sequence[FaceTrack], track: int, longest_s: float, first_frame: int = 0, most_faces: int | None = None
+) -> dict[int, tuple[int, int, int]]:
+    """The tracks seen during a track, or a stretch of it, itself first.
+
+    Args:
+        tracks: of the dataset.
+        track: the scene's.
+        longest_s: the stretch ends here at the latest.
+        first_frame: of the track, with which the stretch begins.
+        most_faces: so many are kept, those that are seen longest.
 
     Returns:
         For each track: its first frame inside the scene, counted in its own frames; the frame of the scene at which
         that stands; and how many frames follow.
     """
     lead = tracks[track]
-    frames = min(lead.num_frames, round(longest_s * VIDEO_HZ))
-    found = {track: (0, 0, frames)}
+    frames = min(lead.num_frames - first_frame, round(longest_s * VIDEO_HZ))
+    found = {track: (first_frame, 0, frames)}
     for index, other in enumerate(tracks):
         if index == track or (other.video_id, other.audio_id) != (lead.video_id, lead.audio_id):
             continue
-        later = round((other.start_s - lead.start_s) * VIDEO_HZ)
+        later = round((other.start_s - lead.start_s) * VIDEO_HZ) - first_frame
         first, last = max(later, 0), min(later + other.num_frames, frames)
         if last > first:
             found[index] = (first - later, first, last - first)
-    return found
+    longest = sorted(found, key=lambda index: (index != track, -found[index][2]))[:most_faces]
+    return {index: span for index, span in found.items() if index in longest}
 
 
 def joined(parts: Sequence[AlignedClip]) -> HeadView:
@@ -206,8 +224,8 @@ def _scene(
 ) -> ViewerScene:
     """Puts together what was run for one scene; reads its pictures and sound."""
     dataset = examples.dataset
-    lead, frames = dataset.tracks[track], span[track][2]
-    example = examples[Request(track, 0, frames)]
+    lead, (start, _, frames) = dataset.tracks[track], span[track]
+    example = examples[Request(track, start, frames)]
     faces = [
         _face(examples, index, first, at, count, views[index], without.get(index))
         for index, (first, at, count) in span.items()
@@ -217,11 +235,11 @@ def _scene(
         partner = other.partner(track)
         whole = examples.sound_of(partner, 0, dataset.tracks[partner].num_frames)
         other_sound = looped(whole, frames * SAMPLES_PER_VIDEO_FRAME, 0)
-    part = f", first {frames / VIDEO_HZ:.0f} s" if frames < lead.num_frames else ""
+    part = f", {_stretch(start, frames)}" if frames < lead.num_frames else ""
     who = f"{len(faces)} faces" if len(faces) > 1 else "1 face"
     return ViewerScene(
         title=" · ".join(text for text in (lead.video_id, lead.role, f"{who}{part}") if text),
-        sound=examples.sound_of(track, 0, frames),
+        sound=examples.sound_of(track, start, frames),
         log_mel=example.log_mel.numpy(),
         faces=faces,
         other_sound=other_sound,
@@ -229,6 +247,13 @@ def _scene(
         words=words,
         warnings=warnings,
     )
+
+
+def _stretch(start: int, frames: int) -> str:
+    """Which part of its track a scene shows."""
+    if start == 0:
+        return f"first {frames / VIDEO_HZ:.0f} s"
+    return f"{start / VIDEO_HZ:.2f} to {(start + frames) / VIDEO_HZ:.2f} s"
 
 
 def _face(
