@@ -49,9 +49,7 @@ def main() -> None:
     parser.add_argument("checkpoint", type=Path, metavar="CHECKPOINT", help="of a run, as a rule checkpoints/best.pt")
     parser.add_argument("--facts", type=Path, required=True, metavar="JSON", help="data, licences, talkers")
     parser.add_argument("--commit", required=True, help="of the code that trained it")
-    parser.add_argument(
-        "--out", type=Path, default=RELEASED, help="where to (default: into the package)"
-    )
+    parser.add_argument("--out", type=Path, default=RELEASED, help="where to (default: into the package)")
     options = parser.parse_args()
     if options.out.suffix != SUFFIX:
         raise UsageError(f"--out={options.out}: expected a name that ends in {SUFFIX}")
