@@ -21,7 +21,7 @@ import torch
 from numpy.typing import NDArray
 
 from avfusion.clock import SAMPLES_PER_VIDEO_FRAME, VIDEO_HZ
-from avfusion.config import Config
+from avfusion.config import Config, ModelConfig
 from avfusion.data.examples import fit_crops
 from avfusion.errors import AvfusionError, UsageError
 from avfusion.inference.encoding import Rows
@@ -83,10 +83,7 @@ class Stream:
     ) -> None:
         reach = decision_reach(config.model)
         if reach is None:
-            raise UsageError(
-                "this model looks over whole tracks, so none of its scores is final before the end of a stream; take"
-                " one of model.kind avfusion with seconds, not null, for model.fusion.window_s and temporal.window_s"
-            )
+            raise UsageError(_why_never_final(config.model))
         self._past, self._future = reach
         self._model, self._config, self._device = model.eval().to(device), config, device
         self._encoders = Encoders(model, config.data.num_mels, device)
@@ -262,9 +259,10 @@ class Stream:
         for frame in frames:
             if len(frame) > self._max_faces:
                 raise AvfusionError(f"a frame with {len(frame)} faces, expected at most max_faces {self._max_faces}")
-            for name, crop in frame.items():
-                if crop.dtype != np.uint8 or crop.ndim != 2 or crop.shape != (shape or crop.shape):
-                    expected = "(Y, X)" if shape is None else f"{shape} as before"
+            for name, given in frame.items():
+                crop = np.asarray(given)
+                if crop.dtype != np.uint8 or crop.ndim != 2 or not crop.size or crop.shape != (shape or crop.shape):
+                    expected = "(Y, X) with pixels" if shape is None else f"{shape} as before"
                     raise AvfusionError(
                         f"the crop of face {name!r} is {crop.dtype} of shape {crop.shape}, expected uint8 of {expected}"
                     )
@@ -281,15 +279,26 @@ class Stream:
             )
 
 
+def _why_never_final(config: ModelConfig) -> str:
+    """Of a model that looks over whole tracks: what of it does, and which would stream."""
+    never = "looks over whole tracks, so none of its scores is final before the end of a stream; expected"
+    if config.kind != "avfusion":
+        return f"model.kind {config.kind} {never} avfusion, with windows in seconds"
+    key = "temporal" if config.temporal.layers and config.temporal.window_s is None else "fusion"
+    return f"model.{key}.window_s is null: the model {never} one trained with a window in seconds"
+
+
 def _as_float(sound: NDArray[np.int16] | NDArray[np.float32]) -> NDArray[np.float32]:
     """Samples as float32 in -1..1."""
-    if sound.ndim != 1 or not (sound.dtype == np.int16 or np.issubdtype(sound.dtype, np.floating)):
-        raise AvfusionError(f"sound is {sound.dtype} of shape {sound.shape}, expected int16 or float of shape (N,)")
-    if sound.dtype == np.int16:
-        return np.divide(sound, 32768, dtype=np.float32)
-    if not np.isfinite(sound).all():
+    found = np.asarray(sound)
+    if found.ndim != 1 or not (found.dtype == np.int16 or np.issubdtype(found.dtype, np.floating)):
+        raise AvfusionError(f"sound is {found.dtype} of shape {found.shape}, expected int16 or float of shape (N,)")
+    if found.dtype == np.int16:
+        whole: NDArray[np.float32] = np.divide(found, 32768, dtype=np.float32)
+        return whole
+    if not np.isfinite(found).all():
         raise AvfusionError("sound holds NaN or infinity, expected samples in -1..1")
-    heard: NDArray[np.float32] = sound.astype(np.float32)
+    heard: NDArray[np.float32] = found.astype(np.float32)
     return heard
 
 

@@ -39,6 +39,7 @@ from avfusion.models.memory import step_memory
 from avfusion.scoring import pick_device, score_tracks
 from avfusion.training.epoch_report import EpochReport
 from avfusion.training.logger import RunLogger
+from avfusion.training.not_learnt import between_faces_not_learnt
 from avfusion.training.optim import parameter_norm
 from avfusion.training.replay import save_replay
 from avfusion.training.state import Progress, random_state, set_random_state
@@ -120,6 +121,9 @@ class Trainer:
             f" {len(self.val_examples)} validation tracks, {self.epochs} epochs, {self.total_steps} steps"
         )
         self._say(f"memory of a step, estimated: {step_memory(self.config)}")
+        not_learnt = between_faces_not_learnt(self.config, list(self.examples.dataset.tracks))
+        if not_learnt is not None:
+            self._say(f"warning: {not_learnt}")
         for examples in (self.examples, self.val_examples):
             render_ahead(examples)
         report = EpochReport(self.config, self.val_examples, self.device) if self.world.is_main else None

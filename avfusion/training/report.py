@@ -46,6 +46,7 @@ from avfusion.tracks import FaceTrack, LabelTable, ScoreTable, read_labels, writ
 from avfusion.training.head_report import FAULTS, report_heads, say_left_out
 from avfusion.training.log_rows import FINAL, FINAL_ROLE
 from avfusion.training.logger import RunLogger
+from avfusion.training.not_learnt import between_faces_not_learnt
 from avfusion.training.predictions import COLUMNS, prediction_rows
 from avfusion.training.report_text import as_markdown, as_text
 
@@ -268,6 +269,9 @@ def _model_summary(config: Config) -> dict[str, Any]:
         summary["fusion"] = fusion.kind if config.model.kind == "avfusion" else config.model.kind
         if fusion.kind == "cross_attention":
             summary |= {"heads": fusion.heads, "audio_bypass": fusion.audio_bypass}
+    not_learnt = between_faces_not_learnt(config)
+    if not_learnt is not None:
+        summary["not_learnt"] = not_learnt
     return summary
 
 

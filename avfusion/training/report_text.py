@@ -48,8 +48,8 @@ def _title(report: dict[str, Any]) -> str:
 
 
 def _remarks(report: dict[str, Any]) -> list[str]:
-    """What was not scored, or scored without labels to compare with."""
-    remarks = []
+    """What was not scored or scored without labels to compare with, and what of the model was never trained."""
+    remarks = [report["model"]["not_learnt"]] if "not_learnt" in report["model"] else []
     for split, found in report["left_out"].items():
         why = ", ".join(f"{count}: {what}" for what, count in found["reasons"].items())
         remarks.append(f"{split}: {found['tracks']} of {found['of']} tracks left out, which could not be used ({why})")

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from urllib.error import URLError
-
 import pytest
 import torch
 from torch import Tensor, nn
 from torchvision.models import resnet18
 
-from avfusion.errors import AvfusionError
 from avfusion.models import imagenet, visual
-from avfusion.models.imagenet import fetch_imagenet, load_imagenet
+from avfusion.models.imagenet import load_imagenet
 from avfusion.models.visual_resnet import GREY_MEAN, GREY_STD, ResNetEncoder
 from tests.models.test_encoders import times_that_matter
 
@@ -120,37 +116,3 @@ def test_statistics_stay_in_training() -> None:
     assert len(before) == 2 * 20  # a norm after each of 17 convolutions, and after the 3 projections
     encoder(torch.rand(2, 4, 32, 32)).sum().backward()
     assert all(torch.equal(value, before[key]) for key, value in encoder.named_buffers())
-
-
-def test_weights_put_into_torchs_cache_by_hand_are_used(tmp_path: Path) -> None:
-    folder, before = tmp_path / "checkpoints", torch.hub.get_dir()
-    folder.mkdir()
-    network = torchvision_like()
-    torch.save(network.state_dict(), folder / "resnet18-f37072fd.pth")
-    torch.hub.set_dir(tmp_path)
-    try:
-        found = fetch_imagenet()
-        assert torch.equal(found["layer3.1.conv2.weight"], network.layer3[1].conv2.weight)
-        torch.save({"something": torch.zeros(1)}, folder / "resnet18-f37072fd.pth")
-        with pytest.raises(AvfusionError, match=r"it lacks stages\.0\.convolve1\.weight"):
-            fetch_imagenet()
-        (folder / "resnet18-f37072fd.pth").write_bytes(b"<html>no such page</html>")
-        with pytest.raises(AvfusionError, match=r"cannot be had .* put that file into .*checkpoints by hand"):
-            fetch_imagenet()
-    finally:
-        torch.hub.set_dir(before)
-
-
-def test_without_a_network_it_says_what_to_do_in_one_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    def offline(*arguments: object, **options: object) -> None:
-        raise URLError("Name or service not known")
-
-    monkeypatch.setattr(torch.hub, "load_state_dict_from_url", offline)
-    monkeypatch.setattr(torch.hub, "get_dir", lambda: "CACHE")
-    with pytest.raises(AvfusionError) as caught:
-        fetch_imagenet()
-    assert str(caught.value) == (
-        "model.visual.weights=imagenet: https://download.pytorch.org/models/resnet18-f37072fd.pth cannot be had (Name"
-        " or service not known); put that file into CACHE/checkpoints by hand, or start without:"
-        " --model.visual.weights=null"
-    )
