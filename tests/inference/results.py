@@ -1,4 +1,4 @@
-"""Results as the pipeline hands them over, made from films and boxes that a test chooses, and their datasets of crops."""
+"""Results as the pipeline hands them over, of films and boxes that a test chooses, and their datasets of crops."""
 
 from __future__ import annotations
 

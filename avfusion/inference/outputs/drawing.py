@@ -32,23 +32,28 @@ def paste(picture: Picture, patch: Picture, x: int, y: int) -> None:
         picture[top:bottom, left:right] = patch[top - y : bottom - y, left - x : right - x]
 
 
-def frame_box(picture: Picture, box: tuple[int, int, int, int], width: int, color: Color, dash: int = 0) -> None:
-    """Draws the four sides of a box, inwards from its edges.
+def frame_box(
+    picture: Picture, box: tuple[int, int, int, int], width: int, color: Color, border: Color, dash: int = 0
+) -> None:
+    """Draws the four sides of a box, inwards from its edges, each stroke with a border of one pixel around it.
 
     Args:
         picture: to draw on.
         box: x1, y1, x2, y2; may reach beyond the picture.
         width: of the lines in pixels.
         color: of the lines.
+        border: of what keeps them apart from the picture.
         dash: length of dashes in pixels; the gaps between them are half as long. 0: solid.
     """
     x1, y1, x2, y2 = box
-    for top, bottom in ((y1, min(y1 + width, y2)), (max(y2 - width, y1), y2)):
-        for left, right in _dashes(x1, x2, dash):
-            fill(picture, left, top, right, bottom, color)
-    for left, right in ((x1, min(x1 + width, x2)), (max(x2 - width, x1), x2)):
-        for top, bottom in _dashes(y1, y2, dash):
-            fill(picture, left, top, right, bottom, color)
+    rows = ((y1, min(y1 + width, y2)), (max(y2 - width, y1), y2))
+    columns = ((x1, min(x1 + width, x2)), (max(x2 - width, x1), x2))
+    strokes = [(left, top, right, bottom) for top, bottom in rows for left, right in _dashes(x1, x2, dash)]
+    strokes += [(left, top, right, bottom) for left, right in columns for top, bottom in _dashes(y1, y2, dash)]
+    for left, top, right, bottom in strokes:
+        fill(picture, left - 1, top - 1, right + 1, bottom + 1, border)
+    for stroke in strokes:
+        fill(picture, *stroke, color)
 
 
 def _dashes(start: int, end: int, dash: int) -> list[tuple[int, int]]:

@@ -82,9 +82,7 @@ class Painter:
         box = (x1, y1, max(x2, x1 + 1), max(y2, y1 + 1))
         width = self.line_px + (self.line_px if face.speaking else 0)
         dash = 5 * self.line_px if face.missed else 0
-        border = (box[0] - 1, box[1] - 1, box[2] + 1, box[3] + 1)
-        frame_box(picture, border, width + 2, DARK, dash and dash + 2)
-        frame_box(picture, box, width, score_color(face.score), dash)
+        frame_box(picture, box, width, score_color(face.score), DARK, dash)
 
     def _label(self, picture: NDArray[np.uint8], face: ShownFace, taken: list[tuple[int, int, int, int]]) -> None:
         x1, y1, x2, y2 = (round(float(side)) for side in face.box_xyxy_px)

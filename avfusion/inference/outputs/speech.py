@@ -101,7 +101,9 @@ def speaking_runs(scores: NDArray[np.float32], rules: SpeechRules) -> list[tuple
         First and one past the last frame of each, counted in the track.
     """
     joined: list[tuple[int, int]] = []
-    for first, end in runs_of_true(_with_hysteresis(scores.astype(np.float64), rules)):
+    # As a file has them: the float32 nearest to 0.4 is a little less, and who reads the file would decide otherwise.
+    written = score_texts(scores).astype(np.float64)
+    for first, end in runs_of_true(_with_hysteresis(written, rules)):
         if joined and (first - joined[-1][1]) / VIDEO_HZ < rules.min_pause_s - _ROUNDING:
             first = joined.pop()[0]
         joined.append((first, end))
@@ -115,6 +117,11 @@ def speaking_frames(result: Result, speech: Sequence[Speech]) -> list[NDArray[np
         start = result.faces[one.face].track.start_frame
         speaking[one.face][one.first - start : one.end - start] = True
     return speaking
+
+
+def score_texts(scores: NDArray[np.float32]) -> NDArray[np.str_]:
+    """``(T,)`` scores in the fewest digits that name a float32: nothing is lost, and 0.9 stays 0.9."""
+    return scores.astype(np.float32).astype(str)
 
 
 def _with_hysteresis(scores: NDArray[np.float64], rules: SpeechRules) -> NDArray[np.bool_]:

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from avfusion.faces.track_records import BETWEEN, DETECTED, MISSED
 from avfusion.files import whole_text_file
+from avfusion.inference.outputs.speech import score_texts
 from avfusion.inference.result import Result, ScoredFace
 from avfusion.tracks import POSITIVE_LABEL, SCORE_COLUMNS
 
@@ -40,8 +41,7 @@ def write_table(path: Path, result: Result, speaking: Sequence[NDArray[np.bool_]
 def _rows(result: Result, face: ScoredFace, speaking: NDArray[np.bool_]) -> Iterator[tuple[str | int, ...]]:
     track = face.track
     boxes = track.on_grid(result.width, result.height).boxes_xyxy.tolist()
-    # The shortest digits that name a float32: nothing is lost, and 0.9 stays 0.9.
-    scores, raw = (values.astype(np.float32).astype(str).tolist() for values in (face.scores, face.raw))
+    scores, raw = score_texts(face.scores).tolist(), score_texts(face.raw).tolist()
     columns = zip(track.times_s.tolist(), boxes, scores, raw, speaking.tolist(), track.seen.tolist(), strict=True)
     for number, (time_s, (x1, y1, x2, y2), score, raw_score, speaks, seen) in enumerate(columns):
         yield (

@@ -72,7 +72,8 @@ def write_film_viewer(
     stretches = telling_stretches(result, speech, count, SCENE_S)
     scenes = _scenes(result, stretches, model, config, device, dataset_root)
     try:
-        write_viewer(path, scenes, title=result.video_id)
+        # Where there is a single scene the page offers no list of them, which would tell its title.
+        write_viewer(path, scenes, title=scenes[0].title if len(scenes) == 1 else result.video_id)
     except AvfusionError as error:  # too large, even without any detail
         return [f"{path.name} was left out: {error}"]
     shown_s = sum(stretch.end - stretch.first for stretch in stretches) / VIDEO_HZ

@@ -69,6 +69,18 @@ def test_faces_of_a_video_come_on_the_clock_of_the_first() -> None:
     assert faces_beside(tracks, 0, 2) == {0: (0, 0, 50), 1: (0, 25, 25), 2: (50, 0, 25)}
 
 
+def test_a_scene_may_begin_later_and_keep_the_faces_seen_longest() -> None:
+    tracks = [
+        track("lead", "v", 10.0, 100),
+        track("brief", "v", 11.8, 10),
+        track("long", "v", 9.0, 200),
+        track("over", "v", 8.0, 60),
+    ]
+    assert faces_beside(tracks, 0, 2, 25) == {0: (25, 0, 50), 1: (0, 20, 10), 2: (50, 0, 50)}
+    assert faces_beside(tracks, 0, 2, 25, most_faces=2) == {0: (25, 0, 50), 2: (50, 0, 50)}
+    assert faces_beside(tracks, 0, 60, 90, most_faces=1) == {0: (90, 0, 10)}
+
+
 def test_scenes_are_of_different_videos_and_prefer_several_faces() -> None:
     tracks = [track(f"a{n}", f"v{n}", 0, 50, "solo") for n in range(4)]
     tracks += [track("b0", "w", 0, 50, "two"), track("b1", "w", 0, 50, "two", speaks=False)]
