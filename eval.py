@@ -3,6 +3,7 @@
 python eval.py runs/NAME [--split=val] [--checkpoint=best] [--out=DIR] [--section.key=value ...]
 python eval.py runs/A runs/B runs/C [--split=val] [--out=DIR]    runs side by side
 python eval.py runs/NAME --suite=robustness [--out=DIR]          sound moved, replaced, noisy; pictures damaged
+python eval.py WEIGHTS.safetensors --data.root=DIR --out=DIR     a checkpoint or released weights alone; --suite too
 python eval.py --scores pred.csv --labels gt.csv [--against other.csv] [--conditions=CSV] [--categories=CSV] [--out=DIR]
 python eval.py --scores pred.csv --labels gt --protocol=asw|columbia [--out=DIR]
 python eval.py --scores pred.csv --diarization [--rttm ref.rttm | --labels gt.csv] [--identities=CSV] [--out=DIR]
@@ -22,7 +23,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from avfusion.config import Config, config_from_dict, load_config, with_overrides
+from avfusion.config import Config, with_overrides
 from avfusion.errors import CommandParser, UsageError, run_command, split_overrides
 
 if TYPE_CHECKING:
@@ -60,7 +61,9 @@ def command_line() -> CommandParser:
     parser = CommandParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
     )
-    parser.add_argument("runs", type=Path, nargs="*", metavar="RUN", help="folder of a run that train.py made")
+    parser.add_argument(
+        "runs", type=Path, nargs="*", metavar="RUN", help="folder of a run that train.py made, or weights alone"
+    )
     parser.add_argument("--split", help="split to score (default: the run's validation split)")
     parser.add_argument("--checkpoint", choices=["best", "last"], help="which checkpoint of the run (default: best)")
     parser.add_argument("--out", type=Path, help="where to write (default: the run folder; of --scores: nowhere)")
@@ -125,16 +128,10 @@ def evaluate_scores(options: argparse.Namespace, overrides: list[str]) -> None:
 def evaluate_run(options: argparse.Namespace, overrides: list[str]) -> None:
     """Scores one split with a run's checkpoint and writes the report."""
     run_dir: Path = options.runs[0]
-    config_path = run_dir / "config.yaml"
-    if not config_path.is_file():
-        raise UsageError(f"{run_dir}: no config.yaml there; expected a folder that train.py made")
-    from avfusion.checkpoint import read_checkpoint, refuse_another_model
+    from avfusion.checkpoint import read_run
     from avfusion.data.identity import read_otherwise
 
-    checkpoint = run_dir / "checkpoints" / f"{options.checkpoint or 'best'}.pt"
-    config, content = load_config(config_path, overrides), read_checkpoint(checkpoint)
-    own = config_from_dict(content["config"], where=str(checkpoint))
-    refuse_another_model(own, config)
+    checkpoint, config, own, content = read_run(run_dir, options.checkpoint or "best", overrides, options.out)
     if options.out is None or options.out.resolve() == run_dir.resolve():
         other = read_otherwise(own, config, run_dir) + ["checkpoint"] * (options.checkpoint == "last")
         if other:

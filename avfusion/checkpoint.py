@@ -11,14 +11,14 @@ from __future__ import annotations
 import os
 import sys
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from avfusion.config import Config, DataConfig, config_from_dict
+from avfusion.config import Config, DataConfig, config_from_dict, load_config, with_overrides
 from avfusion.errors import AvfusionError, UsageError, one_line
 from avfusion.models import ActiveSpeakerDetector, build_model
 from avfusion.weights import SUFFIX, read_weights
@@ -265,6 +265,40 @@ def refuse_another_model(own: Config, config: Config) -> None:
         raise UsageError(
             f"{', '.join(changed)}: fixed by the checkpoint, but different on the command line or in config.yaml"
         )
+
+
+def read_run(
+    run: Path, name: str, overrides: Sequence[str], out: Path | None
+) -> tuple[Path, Config, Config, dict[str, Any]]:
+    """A run's checkpoint with the configuration that is asked for; or a checkpoint, or released weights, alone.
+
+    Args:
+        run: folder of a run, or a file.
+        name: ``best`` or ``last``, of a folder.
+        overrides: ``--section.key=value`` of the command line.
+        out: where figures shall go; None for the run's folder, which a file has not got.
+
+    Returns:
+        Path of the checkpoint, the configuration to run with, the checkpoint's own, and its content.
+
+    Raises:
+        UsageError: no such run, no place to write to, or settings that do not go with it.
+        AvfusionError: the checkpoint is damaged.
+    """
+    if run.is_file():
+        if out is None:
+            raise UsageError(f"{run}: a file and no run folder, so nothing can be written there: give --out=FOLDER")
+        path, content = run, read_checkpoint(run)
+        own = config_from_dict(content["config"], where=str(path))
+        config = with_overrides(own, overrides)
+    else:
+        if not (run / "config.yaml").is_file():
+            raise UsageError(f"{run}: no config.yaml there; expected a folder that train.py made, or released weights")
+        path = run / "checkpoints" / f"{name}.pt"
+        config, content = load_config(run / "config.yaml", overrides), read_checkpoint(path)
+        own = config_from_dict(content["config"], where=str(path))
+    refuse_another_model(own, config)
+    return path, config, own, content
 
 
 def model_of(content: Mapping[str, Any], where: Path) -> tuple[ActiveSpeakerDetector, Config]:

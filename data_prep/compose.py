@@ -17,6 +17,7 @@ import shlex
 import shutil
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 
@@ -73,6 +74,11 @@ def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--overlaps", type=int, default=0, help="rounds of four scenes of two voices at once per set (default: 0)"
     )
+    parser.add_argument(
+        "--val-to-train",
+        action="store_true",
+        help="talkers of val are learnt from as well: for a last training, whose settings were chosen on them before",
+    )
     parser.add_argument("--limit", type=int, help="at most this many clips of each talker")
     parser.add_argument("--crop-size", type=int, default=112, help="height and width of the crops (default: 112)")
     parser.add_argument("--seed", type=int, default=0, help="of everything that is drawn (default: 0)")
@@ -90,6 +96,8 @@ def compose_dataset(options: argparse.Namespace, command: str) -> None:
     if faceless:
         print(f"left out {len(faceless)} clips without a face in boxes.csv, first: {faceless[0]}", file=sys.stderr)
     entries = _chosen(listed, options.corpora, options.limit)
+    if options.val_to_train:
+        entries = [replace(entry, split="train" if entry.split == "val" else entry.split) for entry in entries]
     voices = _split_voices(options.speech)
     noises = _split_noises(options.noise)
     settings = {

@@ -130,6 +130,28 @@ def test_eval_repeats_the_report_of_training(
     assert (folder / "scores/val.csv").read_bytes() == (tmp_path / "again/scores/val.csv").read_bytes()
 
 
+def test_weights_alone_score_as_their_run_does(
+    trained: tuple[Path, subprocess.CompletedProcess[str]],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    from avfusion.checkpoint import load_model
+    from avfusion.released.export import write
+
+    folder, _ = trained
+    weights = tmp_path / "small.safetensors"
+    write(weights, *load_model(folder / "checkpoints" / "best.pt"), {"name": "tiny"})
+    assert run_here("eval", [str(weights), f"--out={tmp_path}/out", "--wandb.mode=disabled"], monkeypatch) == 0
+    assert (folder / "scores/val.csv").read_bytes() == (tmp_path / "out/scores/val.csv").read_bytes()
+    first, again = (json.loads((path / "report.json").read_text()) for path in (folder, tmp_path / "out"))
+    assert first["all"] == again["all"]
+    assert first["checkpoint"]["epoch"] == again["checkpoint"]["epoch"]
+    capsys.readouterr()
+    assert run_here("eval", [str(weights)], monkeypatch) == 2
+    assert "a file and no run folder, so nothing can be written there: give --out=FOLDER" in capsys.readouterr().err
+
+
 def test_an_existing_run_is_refused_unless_resumed(
     trained: tuple[Path, subprocess.CompletedProcess[str]],
     monkeypatch: pytest.MonkeyPatch,

@@ -34,7 +34,7 @@ def parse(arguments: list[str]) -> tuple[argparse.Namespace, list[str]]:
         prog="python -m avfusion.alignment", description=__doc__, allow_abbrev=False,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )  # fmt: skip
-    parser.add_argument("run", type=Path, help="folder of a run that train.py made")
+    parser.add_argument("run", type=Path, help="folder of a run that train.py made, or weights alone")
     parser.add_argument("--split", help="split to look at (default: the run's validation split)")
     parser.add_argument("--checkpoint", choices=["best", "last"], default="best", help="which checkpoint of the run")
     parser.add_argument("--out", type=Path, help="where to write (default: alignment/ in the run folder)")
@@ -61,17 +61,12 @@ def parse(arguments: list[str]) -> tuple[argparse.Namespace, list[str]]:
 def main() -> None:
     """Reads the command line, loads the run, measures, writes, prints."""
     options, overrides = parse(sys.argv[1:])
-    config_path = options.run / "config.yaml"
-    if not config_path.is_file():
-        raise UsageError(f"{options.run}: no config.yaml there; expected a folder that train.py made")
-    from avfusion.checkpoint import load_model, refuse_another_model
-    from avfusion.config import load_config
+    from avfusion.checkpoint import model_of, read_run
     from avfusion.models.head_edit import grid_of_heads
 
-    model, trained, _ = load_model(options.run / "checkpoints" / f"{options.checkpoint}.pt")
+    path, config, _, content = read_run(options.run, options.checkpoint, overrides, options.out)
+    model, _ = model_of(content, path)
     grid_of_heads(model)  # a model without heads is told before anything is read
-    config = load_config(config_path, overrides)
-    refuse_another_model(trained, config)
     import torch
 
     from avfusion.data.examples import Examples

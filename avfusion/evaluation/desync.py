@@ -83,6 +83,26 @@ def threshold_at_miss_rate(speaking_scores: NDArray[np.floating[Any]], miss_rate
     return float(scores[missable])
 
 
+def weighted_threshold_at_miss_rate(
+    rising: NDArray[np.floating[Any]], weights: NDArray[np.integer[Any]], miss_rate: float = 0.05
+) -> float:
+    """As :func:`threshold_at_miss_rate`, each score counting as often as its weight says, as in a bootstrap resample.
+
+    Args:
+        rising: ``(N,)`` scores of speaking frames in rising order.
+        weights: ``(N,)`` how often each counts.
+        miss_rate: share in 0..1 (below 1) that may be missed.
+
+    Returns:
+        The threshold; NaN where none counts.
+    """
+    until = np.cumsum(weights)
+    if not len(until) or until[-1] == 0:
+        return float("nan")
+    missable = np.floor(miss_rate * until[-1] + 1e-9)
+    return float(rising[np.searchsorted(until, missable, side="right")])
+
+
 def false_accept_rate(scores: NDArray[np.floating[Any]], threshold: float) -> float:
     """Share of frames accepted, ``score >= threshold``, though their sound was shifted, replaced or silenced.
 

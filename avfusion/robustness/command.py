@@ -17,8 +17,8 @@ from typing import Any
 
 import torch
 
-from avfusion.checkpoint import model_of, read_checkpoint, refuse_another_model
-from avfusion.config import Config, config_from_dict, load_config
+from avfusion.checkpoint import model_of, read_run
+from avfusion.config import Config
 from avfusion.data.clips import ClipDataset
 from avfusion.data.identity import read_otherwise
 from avfusion.data.left_out import read_skipped
@@ -44,7 +44,7 @@ def evaluate_robustness(
     """Runs the suite and writes its results.
 
     Args:
-        run_dir: folder of a run that train.py made.
+        run_dir: folder of a run that train.py made, or a checkpoint or released weights alone.
         checkpoint_name: ``best`` or ``last``.
         split: None takes the run's validation split.
         out: where to write; None takes the run folder.
@@ -56,12 +56,7 @@ def evaluate_robustness(
     """
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
         raise UsageError("--suite=robustness runs in one process: start it with python, not torchrun")
-    if not (run_dir / "config.yaml").is_file():
-        raise UsageError(f"{run_dir}: no config.yaml there; expected a folder that train.py made")
-    path = run_dir / "checkpoints" / f"{checkpoint_name}.pt"
-    config, content = load_config(run_dir / "config.yaml", overrides), read_checkpoint(path)
-    own = config_from_dict(content["config"], where=str(path))
-    refuse_another_model(own, config)
+    path, config, own, content = read_run(run_dir, checkpoint_name, overrides, out)
     if out is None or out.resolve() == run_dir.resolve():
         refuse_other_data(own, config, run_dir, checkpoint_name)
     if config.run.threads:

@@ -15,7 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from avfusion.evaluation.bootstrap import percentile_interval, times_drawn
-from avfusion.evaluation.desync import false_accept_rate, threshold_at_miss_rate
+from avfusion.evaluation.desync import (
+    false_accept_rate,
+    threshold_at_miss_rate,
+    weighted_threshold_at_miss_rate,
+)
 from avfusion.robustness.precision import Floats, Scores, groups_of
 from avfusion.tracks import FaceTrack, ScoreTable
 
@@ -50,7 +54,9 @@ class FalseAccepts:
         self._own = scores
         order = np.argsort(scores, kind="stable")
         rising, group_of_rising = scores[order], self._group_of_row[order]
-        self._thresholds = [_weighted_threshold(rising, counts[group_of_rising]) for counts in self._counts]
+        self._thresholds = [
+            weighted_threshold_at_miss_rate(rising, counts[group_of_rising], MISS_RATE) for counts in self._counts
+        ]
 
     def row(self, scores: Scores, counting: Sequence[NDArray[np.bool_]] | None = None) -> dict[str, Any]:
         """The rate with changed sound.
@@ -84,12 +90,3 @@ class FalseAccepts:
         """``(N,)`` those of the speaking frames."""
         score: Floats = ScoreTable.from_tracks(self._tracks, scores).score[self._speaking]
         return score
-
-
-def _weighted_threshold(rising: Floats, weights: Floats) -> float:
-    """As ``threshold_at_miss_rate``, each score counting as often as its weight says; NaN where none counts."""
-    until = np.cumsum(weights)
-    if until[-1] == 0:
-        return float("nan")
-    missable = np.floor(MISS_RATE * until[-1] + 1e-9)
-    return float(rising[np.searchsorted(until, missable, side="right")])

@@ -139,6 +139,16 @@ def test_a_broken_run_continues_to_the_same_files(
     assert calls == before
 
 
+def test_talkers_of_val_can_be_learnt_from_in_a_last_training(sources: Path, tmp_path: Path) -> None:
+    assert run(sources, tmp_path / "dataset", "--val-to-train") == 0
+    talkers = {
+        split: {track.group.split("/")[0] for track in PreparedDataset(tmp_path / "dataset", split).tracks}
+        for split in ("train", "test")
+    }
+    assert talkers == {"train": {"ann", "ben", "cat", "dan"}, "test": {"eve", "fay"}}
+    assert not (tmp_path / "dataset" / "labels" / "val.csv").exists()
+
+
 def test_clips_without_a_sound_stream_are_named_and_left_out(
     sources: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -12,13 +12,14 @@ from typing import Any
 
 import pytest
 
-from avfusion.checkpoint import save_checkpoint
+from avfusion.checkpoint import load_model, save_checkpoint
 from avfusion.config import Config
 from avfusion.data.clips import Skipped
 from avfusion.data.left_out import keep_skipped
 from avfusion.data.open import open_dataset
 from avfusion.errors import AvfusionError, run_command
 from avfusion.models import build_model
+from avfusion.released.export import write
 from avfusion.robustness import command, suite
 from avfusion.robustness.command import usable_clips
 from avfusion.robustness.conditions import FAMILIES
@@ -102,6 +103,18 @@ def test_one_command_measures_writes_and_tells(run_dir: Path, call: Call, capsys
     said += [row["condition"] for row in [*report["rows"], *report["desync"]["rows"]]]
     for words in said:
         assert words in text, words
+
+
+def test_weights_alone_give_what_their_run_gives(run_dir: Path, call: Call, tmp_path: Path) -> None:
+    weights = tmp_path / "tiny.safetensors"
+    write(weights, *load_model(run_dir / "checkpoints" / "best.pt"), {"name": "tiny"})
+    assert call(weights, "--suite=robustness", f"--out={tmp_path}") == 0
+    assert call(run_dir, "--suite=robustness", f"--out={tmp_path / 'run'}") == 0
+    alone, whole = (
+        json.loads((folder / "robustness" / "robustness.json").read_text()) for folder in (tmp_path, tmp_path / "run")
+    )
+    for key in ("clean", "rows", "desync", "counts"):
+        assert alone[key] == whole[key]
 
 
 def test_a_model_that_does_not_listen_has_rows_and_no_offset_accuracy(
