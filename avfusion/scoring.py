@@ -28,12 +28,13 @@ CHUNK_FRAMES = 500
 SCORING_BATCH_FRAMES = 2000
 
 
-def pick_device(name: str, local_rank: int | None = None) -> torch.device:
+def pick_device(name: str, local_rank: int | None = None, option: str = "run.device") -> torch.device:
     """The device for ``run.device``: ``auto`` takes CUDA, then Apple's MPS, then the CPU.
 
     Args:
         name: as configured.
         local_rank: of one of several processes on this machine: each takes the GPU of its number.
+        option: what the command calls the setting, for messages.
 
     Raises:
         UsageError: the named device is not there, or there are more processes than GPUs.
@@ -43,15 +44,13 @@ def pick_device(name: str, local_rank: int | None = None) -> torch.device:
         name = next(device for device, there in found.items() if there)
     if not found[name]:
         there = ", ".join(device for device, ok in found.items() if ok)
-        raise UsageError(
-            f"run.device={name}: torch finds no such device here (it finds: {there}); use --run.device=auto"
-        )
+        raise UsageError(f"{option}={name}: torch finds no such device here (it finds: {there}); use --{option}=auto")
     if local_rank is not None and name != "cpu":
         count = torch.cuda.device_count() if name == "cuda" else 0
         if local_rank >= count:
             raise UsageError(
-                f"run.device={name}: process {local_rank} of this machine finds {count} CUDA devices, one is needed for"
-                " each; start fewer (--nproc-per-node) or use --run.device=cpu"
+                f"{option}={name}: process {local_rank} of this machine finds {count} CUDA devices, one is needed for"
+                f" each; start fewer (--nproc-per-node) or use --{option}=cpu"
             )
         return torch.device(name, local_rank)
     return torch.device(name)

@@ -23,8 +23,9 @@ from avfusion.data.annotations import Annotation, read_annotations
 from avfusion.data.frame_grid import film_on_grid
 from avfusion.data.prepared_writer import LeftOut
 from avfusion.errors import CommandParser, UsageError, run_command
+from avfusion.media.container import VIDEO_ENDINGS
 from data_prep.film_dataset import add_jobs, add_options, check_options, make_dataset
-from data_prep.film_plan import VIDEO_ENDINGS, AnnotatedFilm, find_films, the_film
+from data_prep.film_plan import AnnotatedFilm, find_films, the_film
 
 COLUMNS = "video_id,frame_timestamp,x1,y1,x2,y2"
 SOURCE = "own"

@@ -18,9 +18,9 @@ from avfusion.clock import SAMPLE_RATE
 from avfusion.data.compose import SILENT_PEAK, active_frames
 from avfusion.errors import AvfusionError, UsageError
 from avfusion.faces.crop import crop_faces
+from avfusion.media.container import VIDEO_ENDINGS
 from avfusion.media.decode import read_retimed
 from data_prep.clip_tables import BOXES_FORMAT, Boxes, read_boxes, read_clip_rows, read_word_times
-from data_prep.film_plan import VIDEO_ENDINGS
 
 DETECTOR_DELAY_S = 0.04  # silero-vad reports a start so much after the first word's, measured on 25 GRID clips
 

@@ -39,7 +39,8 @@ ALLOWED = {
     "robustness": BASE
     | {"config", "models", "checkpoint", "data", "media", "tracks", "scoring", "evaluation", "offsets"},
     "alignment": BASE | {"config", "models", "checkpoint", "data", "tracks", "evaluation", "scoring"},
-    "inference": BASE | {"config", "models", "checkpoint", "media", "faces", "data", "scoring", "alignment", "tracks"},
+    "inference": BASE
+    | {"config", "models", "checkpoint", "released", "media", "faces", "data", "scoring", "alignment", "tracks"},
     "training": BASE
     | {"config", "models", "checkpoint", "data", "tracks", "scoring", "evaluation", "alignment", "offsets"},
 }

@@ -10,7 +10,7 @@ Shapes: pictures ``(H, W, 3)`` RGB uint8, boxes ``(T, 4)`` as x1, y1, x2, y2 in 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -33,6 +33,7 @@ def find_tracks(
     settings: TrackSettings | None = None,
     report: TrackReport | None = None,
     read_report: ReadReport | None = None,
+    on_picture: Callable[[], object] | None = None,
 ) -> Iterator[DetectedTrack]:
     """The face tracks of a video file, in the order in which they end.
 
@@ -42,6 +43,7 @@ def find_tracks(
         settings: None for the usual ones.
         report: filled on the way.
         read_report: filled with what was met while decoding.
+        on_picture: called after each picture of the film, for a progress bar: tracks come out late, or never.
 
     Yields:
         Tracks; boxes in pixels of the picture as shown. No face, no track.
@@ -61,6 +63,8 @@ def find_tracks(
                     [facts.width / picture.shape[1], facts.height / picture.shape[0]] * 2, dtype=np.float32
                 )
             yield picture
+            if on_picture is not None:
+                on_picture()
 
     for track in track_faces(pictures(), detector, settings, report):
         assert factor is not None  # there was a picture

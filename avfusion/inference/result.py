@@ -44,7 +44,8 @@ class Result:
         faces: in order of their first frame.
         threshold: a face speaks where its score is at least this.
         notes: what a user should know of this film, a sentence each.
-        facts: what the report says of how it was made (model, settings, seconds of each stage), ready for JSON.
+        facts: what the report says of how it was made (model, settings, faces), ready for JSON; no seconds, so that
+            the outputs of one film are the same whenever they are made.
     """
 
     video_id: str

@@ -12,6 +12,10 @@ from typing import Any
 
 from avfusion.errors import AvfusionError
 
+VIDEO_ENDINGS: tuple[str, ...]  # of files that are taken for videos where a folder is given
+VIDEO_ENDINGS = (".mp4", ".m4v", ".mov", ".mkv", ".webm", ".avi", ".ts", ".m2ts", ".mts", ".mpg", ".mpeg", ".vob")
+VIDEO_ENDINGS += (".ogv", ".flv", ".wmv", ".asf", ".3gp", ".3g2", ".mxf")
+
 _NO_FILM = ("attached_pic", "timed_thumbnails", "still_image")
 
 
