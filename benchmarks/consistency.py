@@ -11,7 +11,7 @@ Both are prepared datasets of data_prep.synthesize: --short of short scenes, --d
 encoders are trained once on the short scenes (configs/overlaps.yaml, OUT/encoders-SEED: --start epochs of contrast
 alone and one of the whole loss, with concatenation). Every arm takes them as they are and trains what comes after them
 on whole long scenes. Arms differ in the temporal block alone. The last checkpoint is measured on --split: AP and AUROC
-behind the board, where only the voice can tell; in view; and behind the board again with other sound
+while the person is hidden, where only the voice can tell; in view; and hidden again with other sound
 (benchmarks/returning_sounds.py), which says what the score came from.
 OUT/ARM-SEED.json has all of it, OUT/encoders-SEED.json what the encoders let through, OUT/oracles.json what could be
 known (benchmarks/voice_templates.py); benchmarks/consistency_table.py makes the write-up from such files alone. What
@@ -199,7 +199,7 @@ def measure_oracles(options: argparse.Namespace) -> dict[str, Any]:
 def told_by(
     options: argparse.Namespace, features: Callable[[Any, int], np.ndarray], learn: bool = True
 ) -> dict[str, Any]:
-    """AP and AUROC behind the board of templates of the two voices.
+    """AP and AUROC while hidden of templates of the two voices.
 
     Args:
         options: ``data`` and ``split``.

@@ -8,7 +8,7 @@ with it they replace what stands between the markers of each folder's name in th
     <!-- consistency: NAME -->  ...  <!-- consistency: end -->
 
 Intervals: ± is half the 95 % interval of the mean over seeds (Student's t). In brackets: 95 % bootstrap interval over
-scenes of the mean over seeds, every arm on the same draws. AUROC of 0.5 is chance. "Holds": AUROC behind the board
+scenes of the mean over seeds, every arm on the same draws. AUROC of 0.5 is chance. "Holds": AUROC while hidden
 lies above 0.5 by both intervals, and below it by both where the voices are exchanged there.
 """
 
@@ -49,7 +49,7 @@ CLAIMS = (
     ("half_attention", "none"),
 )
 CHANCE = 0.5
-Oracles = dict[str, list[dict[str, Any]]]  # what a voice is told by, to the figures behind the board (of each seed)
+Oracles = dict[str, list[dict[str, Any]]]  # what a voice is told by, to the figures while hidden (of each seed)
 
 
 def main() -> None:
@@ -88,7 +88,7 @@ def facts(trainings: Trainings) -> str:
     return (
         f"{sum(map(len, trainings.values()))} trainings of {one['steps']} steps ({one['epochs']['arm']} epochs after "
         f"encoders of {one['epochs']['encoders']}); held out ({one['splits']}): {one['tracks']} tracks of "
-        f"{hidden['groups']} scenes, {one['parts']['all']['frames']:,} frames. Behind the board a voice is heard in "
+        f"{hidden['groups']} scenes, {one['parts']['all']['frames']:,} frames. While hidden a voice is heard in "
         f"{hidden['frames']:,} of them ({100 * hidden['prevalence']:.0f} % the person's own), "
         f"{one['parts']['hidden_far']['frames']:,} of these more than 4 s from any in which the person is seen to "
         f"talk. {np.mean(minutes):.1f} minutes a training ({one['machine']}), commit "
@@ -97,13 +97,13 @@ def facts(trainings: Trainings) -> str:
 
 
 def oracle_table(oracles: Oracles) -> str:
-    """How well the two voices are told apart behind the board by somebody who knows when either was heard in view."""
+    """How well the two voices are told apart while hidden by somebody who knows when either was heard in view."""
     rows = [[name, with_both(found), with_both(found, "auroc")] for name, found in oracles.items()]
     return markdown(["own voice or the other one, told by", "AP", "AUROC"], rows) if rows else ""
 
 
 def part_table(trainings: Trainings) -> str:
-    """AP and AUROC of every arm, behind the board and in view."""
+    """AP and AUROC of every arm, while hidden and in view."""
     rows = []
     for arm, runs in trainings.items():
         row = [arm, str(len(runs)), f"{next(iter(runs.values()))['parameters']:,}"]
@@ -115,24 +115,24 @@ def part_table(trainings: Trainings) -> str:
 
 
 def differences(trainings: Trainings) -> str:
-    """Which arms differ behind the board, in words."""
+    """Which arms differ while hidden, in words."""
     return "\n".join(
-        claim(trainings, arm, other, "hidden", "auroc", "AUROC behind the board")
+        claim(trainings, arm, other, "hidden", "auroc", "AUROC while hidden")
         for arm, other in CLAIMS
         if arm in trainings and other in trainings
     )
 
 
 def change_table(trainings: Trainings) -> str:
-    """AUROC behind the board with other sound, and what it says of where the score comes from."""
+    """AUROC while hidden with other sound, and what it says of where the score comes from."""
     rows = []
     for arm, runs in trainings.items():
         changed = {change: [run["changed"][change] for run in runs.values()] for change in CHANGES}
         as_is = of_part(runs, "hidden")
         row = [arm, *(with_both(found, "auroc") for found in (as_is, *changed.values()))]
         rows.append([*row, "holds" if holds(as_is, changed["exchanged"]) else "not shown"])
-    header = ["arm, AUROC behind the board", "as it is", "silent in view", "other voices in view"]
-    return markdown([*header, "voices exchanged behind the board", "a voice remembered"], rows)
+    header = ["arm, AUROC while hidden", "as it is", "silent in view", "other voices in view"]
+    return markdown([*header, "voices exchanged while hidden", "a voice remembered"], rows)
 
 
 def holds(as_is: Sequence[dict[str, Any]], exchanged: Sequence[dict[str, Any]]) -> bool:

@@ -1,6 +1,6 @@
 """Which frames of long scenes are hidden, which are seen, and whose voice is heard in them, by the truth of the scene.
 
-For scenes of the role ``returning``: a person who talks in view and behind a board, somebody who is never seen, and
+For scenes of the role ``returning``: a person who talks in view and hidden, somebody who is never seen, and
 a second face that keeps still. ``T`` video frames of a track; masks are boolean.
 """
 
@@ -25,7 +25,7 @@ class Frames:
 
     Attributes:
         person: it is the track of the person, not of the face that keeps still.
-        hidden: ``(T,)`` the board is there.
+        hidden: ``(T,)`` the face cannot be seen.
         own: ``(T,)`` the person's voice is heard.
         other: ``(T,)`` the voice of somebody who is never seen is heard.
         near: ``(T,)`` the person is seen to talk within 4 s before or after.
@@ -88,9 +88,9 @@ def all_frames(dataset: Any) -> list[Frames]:
 def parts_of(frames: list[Frames]) -> dict[str, Mask]:
     """The parts that are measured, each over the frames of all tracks put end to end.
 
-    ``hidden``: behind the board either voice is heard; ``hidden_near`` and ``hidden_far``: the person is seen to talk
-    within 4 s of it, or is not. ``visible``: the person in view, either voice heard. ``staying``: the hidden
-    stretches again, the person behind the board beside the face that stays. ``all``: every frame.
+    ``hidden``: the face cannot be seen and either voice is heard; ``hidden_near`` and ``hidden_far``: the person is
+    seen to talk within 4 s of it, or is not. ``visible``: the person in view, either voice heard. ``staying``: the
+    hidden stretches again, the hidden person beside the face that stays. ``all``: every frame.
     """
 
     def joined(mask: Any) -> Mask:

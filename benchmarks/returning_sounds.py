@@ -2,7 +2,7 @@
 
     silenced     nothing is heard where the person is in view: no voice to remember
     strangers    where the person is in view the same words are said by two other voices: the wrong ones to remember
-    exchanged    behind the board the same words are said by each other's voice
+    exchanged    while hidden the same words are said by each other's voice
 
 Pictures, words and times stay. A score that comes from the voice falls to chance without a voice to remember, and
 turns into its opposite where the voices are exchanged. Scenes of the role ``returning``; ``T`` video frames, ``640 T``
@@ -117,3 +117,9 @@ class PeopleWithOtherSound:
             return clip
         first = first_frame * SAMPLES_PER_VIDEO_FRAME
         return replace(clip, audio=self._sounds[index][first : first + len(clip.audio)])
+
+    def sound(self, index: int) -> Sound:
+        """``(640 T,)`` of a whole track."""
+        if self._sounds is None:
+            return self._dataset.read(self._indices[index]).audio
+        return self._sounds[index][: self.tracks[index].num_frames * SAMPLES_PER_VIDEO_FRAME]

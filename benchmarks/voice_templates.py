@@ -1,7 +1,7 @@
 """What could be known in the hidden stretches: how well a voice is told from the other one by what was heard in view.
 
 Somebody who knows when the person is seen to talk, and when somebody else is heard over their still face, describes
-either voice by the mean of its features there, and asks of each moment behind the board which of the two it is nearer
+either voice by the mean of its features there, and asks of each hidden moment which of the two it is nearer
 to. With the true pitch this says whether the scenes allow the task at all, with the sound whether it can be heard, with
 an encoder's embeddings whether the encoder lets the voice through. Of many features, a linear map learnt on other
 scenes keeps what differs between voices. ``T`` video frames, ``F`` features.

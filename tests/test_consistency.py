@@ -253,7 +253,7 @@ def test_a_voice_is_remembered_only_where_exchanging_it_turns_the_score(tmp_path
         "whole_convolution": "not shown",
         "whole_no_positions": "not shown",
     }
-    assert "`whole_attention` against `half_attention`, AUROC behind the board: +0.200 ± 0.000" in text
+    assert "`whole_attention` against `half_attention`, AUROC while hidden: +0.200 ± 0.000" in text
     assert "**better**" in text
     assert "| the true pitch | 0.900 (" in text
     assert "| the encoders' embeddings | 0.800 (" in text
