@@ -84,10 +84,11 @@ def facts(trainings: Trainings) -> str:
     one = next(iter(next(iter(trainings.values())).values()))
     minutes = [run["minutes"] for runs in trainings.values() for run in runs.values()]
     commits = sorted({str(run["commit"]) for runs in trainings.values() for run in runs.values()})
-    hidden = one["parts"]["hidden"]
+    hidden, of_encoders = one["parts"]["hidden"], one["epochs"]["encoders"]
+    before = f" after encoders of {of_encoders}" if of_encoders else ""
     return (
-        f"{sum(map(len, trainings.values()))} trainings of {one['steps']} steps ({one['epochs']['arm']} epochs after "
-        f"encoders of {one['epochs']['encoders']}); held out ({one['splits']}): {one['tracks']} tracks of "
+        f"{sum(map(len, trainings.values()))} trainings of {one['steps']} steps ({one['epochs']['arm']} epochs{before}"
+        f"); held out ({one['splits']}): {one['tracks']} tracks of "
         f"{hidden['groups']} scenes, {one['parts']['all']['frames']:,} frames. While hidden a voice is heard in "
         f"{hidden['frames']:,} of them ({100 * hidden['prevalence']:.0f} % the person's own), "
         f"{one['parts']['hidden_far']['frames']:,} of these more than 4 s from any in which the person is seen to "
