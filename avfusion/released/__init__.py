@@ -47,7 +47,7 @@ def require_released() -> Path:
     """
     if not RELEASED.is_file():
         raise AvfusionError(
-            f"this installation has no released checkpoint (expected {RELEASED}): install avfusion again, or name a"
+            f"this installation has no released checkpoint (expected {RELEASED}); name a"
             " model of your own: --checkpoint=RUN/checkpoints/best.pt"
         )
     return RELEASED
