@@ -140,9 +140,13 @@ def evaluate_run(options: argparse.Namespace, overrides: list[str]) -> None:
                 " the one in the run folder stays"
             )
 
+    import torch
+
     from avfusion.distributed import join_world
     from avfusion.scoring import pick_device
 
+    if config.run.threads:
+        torch.set_num_threads(config.run.threads)
     with join_world(lambda local_rank: pick_device(config.run.device, local_rank)) as world:
         score_and_report(config, checkpoint, content, options, world)
 

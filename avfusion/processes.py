@@ -13,6 +13,9 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import BrokenExecutor, InvalidStateError, ProcessPoolExecutor
 from contextlib import contextmanager
+from functools import lru_cache
+
+import threadpoolctl
 
 from avfusion.errors import AvfusionError
 
@@ -81,6 +84,20 @@ def one_thread_each() -> Iterator[None]:
                 del os.environ[name]
             else:
                 os.environ[name] = value
+
+
+@contextmanager
+def one_numpy_thread() -> Iterator[None]:
+    """numpy's products inside use one thread: several add up in another order, which the last bit would tell."""
+    with _libraries().limit(limits=1, user_api="blas"):
+        yield
+
+
+@lru_cache(maxsize=1)
+def _libraries() -> threadpoolctl.ThreadpoolController:
+    import numpy  # noqa: F401 the controller finds libraries that are loaded
+
+    return threadpoolctl.ThreadpoolController()
 
 
 def _start(pool: ProcessPoolExecutor, jobs: int) -> None:

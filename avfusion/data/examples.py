@@ -32,6 +32,7 @@ from avfusion.data.augment.timing import Timing, draw_timing, out_of_sync
 from avfusion.data.clips import Clip, ClipDataset
 from avfusion.data.companions import Companions, Presence
 from avfusion.media.audio import LogMel
+from avfusion.processes import one_numpy_thread
 
 
 @dataclass(frozen=True)
@@ -137,7 +138,8 @@ class Examples(Dataset[Example]):
         threads = torch.get_num_threads()
         torch.set_num_threads(1)
         try:
-            return self._example(request)
+            with one_numpy_thread():
+                return self._example(request)
         finally:
             torch.set_num_threads(threads)
 

@@ -22,6 +22,7 @@ from avfusion.data.synthetic.scenes import ROLES, SCENES_PER_BLOCK, plan_scene
 from avfusion.data.synthetic.sound import mix, render_voices
 from avfusion.data.synthetic.truth import SceneTruth, describe
 from avfusion.errors import UsageError
+from avfusion.processes import one_numpy_thread
 from avfusion.tracks import FaceTrack
 
 _BLOCK = tuple(role for role, count in SCENES_PER_BLOCK.items() for _ in range(count))
@@ -103,10 +104,12 @@ class SyntheticDataset:
         ]
         self.tracks = [self._track(number, face, scenes[number]) for number, face in self.scene_of_track]
 
+    @one_numpy_thread()
     def read(self, index: int, first_frame: int = 0, num_frames: int | None = None) -> Clip:
         """Renders frames ``first_frame ..`` of track ``index`` with the sound of exactly those frames.
 
-        The whole scene is rendered and cut, so that any part equals the same part of the whole, bit for bit.
+        The whole scene is rendered and cut, so that any part equals the same part of the whole, bit for bit, however
+        many threads numpy has.
 
         Raises:
             UsageError: if the track or the stretch does not exist.
@@ -130,6 +133,7 @@ class SyntheticDataset:
             speaking=track.speaking[first_frame:end_frame],
         )
 
+    @one_numpy_thread()
     def truth(self, index: int) -> SceneTruth:
         """Everything exactly known about the scene of track ``index``; renders its voices, not its pictures.
 
