@@ -71,6 +71,10 @@ class AugmentConfig:
     speed: float = _number(0.0, low=0, high=0.5)  # picture, sound and labels faster or slower by up to this share
     pitch_semitones: float = _number(0.0, low=0, high=12)  # sound alone higher or lower by up to this
     audio_shift_ms: float = _number(0.0, low=0, high=1000)  # sound earlier or later by up to this; labels stay
+    rotate_degrees: float = _number(0.0, low=0, high=90)  # tilt of the face, ± this
+    stretch: float = _number(0.0, low=0, high=1)  # width against height, up to this share more or less
+    warp: float = _number(0.0, low=0, high=0.2)  # smooth bending of the picture, by up to this share of its side
+    gamma: float = _number(0.0, low=0, high=2)  # curve of the light: exponent 2 to the power of ± this
     occlusion: float = _number(0.0, low=0, high=1)  # probability of a box or bar in front of the face
     occlusion_area: list[float] = field(default_factory=lambda: [0.1, 0.3])  # share of the picture
     blur: float = _number(0.0, low=0, high=1)  # probability of a picture out of focus

@@ -1,4 +1,4 @@
-"""Picture: a clip is mirrored, moved, zoomed, worsened and relit, all its frames alike, so that motion is untouched.
+"""Picture: a clip is mirrored, moved, zoomed, reshaped, worsened and relit, all its frames alike, so that motion is untouched.
 
 Shapes: ``T`` video frames of ``Y`` by ``X`` grey levels, float 0..1.
 """
@@ -15,10 +15,11 @@ from torchvision.transforms.v2 import functional as F
 from avfusion.config import AugmentConfig
 from avfusion.data.augment.degrade import degrade
 from avfusion.data.augment.draws import Draws
+from avfusion.data.augment.shape import reshape_face
 
 
 def augment_crops(crops: Tensor, config: AugmentConfig, draws: Draws) -> Tensor:
-    """Mirrors, shifts, zooms, worsens and relights a clip; the whole clip moves as one.
+    """Mirrors, shifts, zooms, reshapes, worsens and relights a clip; the whole clip moves as one.
 
     Args:
         crops: ``(T, Y, X)`` float 0..1.
@@ -29,8 +30,10 @@ def augment_crops(crops: Tensor, config: AugmentConfig, draws: Draws) -> Tensor:
         ``(T, Y, X)`` float 0..1.
     """
     rng = draws.main
-    crops = _moved(crops, config, rng)
+    crops = reshape_face(_moved(crops, config, rng), config, draws)
     crops = degrade(crops, config, draws)  # before the light and grain of the camera, which it would blur
+    if config.gamma:
+        crops = crops.clamp(0.0, 1.0) ** (2.0 ** draws.of("gamma").uniform(-config.gamma, config.gamma))
     gain = 1.0 + rng.uniform(-config.brightness, config.brightness)
     offset = rng.uniform(-config.brightness, config.brightness) / 2
     crops = (crops - 0.5) * gain + 0.5 + offset
