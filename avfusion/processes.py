@@ -88,7 +88,7 @@ def one_thread_each() -> Iterator[None]:
 
 @contextmanager
 def one_numpy_thread() -> Iterator[None]:
-    """numpy's products inside use one thread: several add up in another order, which the last bit would tell."""
+    """Products of numpy inside use one thread: several add up in another order, which the last bit would tell."""
     with _libraries().limit(limits=1, user_api="blas"):
         yield
 

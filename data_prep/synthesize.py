@@ -22,6 +22,7 @@ from avfusion.data.prepared_tables import TrackRow
 from avfusion.data.prepared_writer import PreparedWriter, SceneRecord, safe_name
 from avfusion.data.scene_truth import write_truth
 from avfusion.data.synthetic import SceneTruth, SyntheticDataset
+from avfusion.data.synthetic.draft import LAG_MS
 from avfusion.data.synthetic.scenes import ROLES
 from avfusion.errors import CommandParser, UsageError, run_command
 
@@ -56,11 +57,22 @@ def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
         default=(),
         help="kinds of scene, with commas, as often as named (default: a mixture)",
     )
+    parser.add_argument(
+        "--lag-ms",
+        type=_numbers,
+        default=LAG_MS,
+        metavar="FROM,TO",
+        help="the sound comes so much after its mouth, drawn for every face (default: -40,200, what is natural)",
+    )
     return parser.parse_args(arguments)
 
 
 def _words(text: str) -> tuple[str, ...]:
     return tuple(word.strip() for word in text.split(","))
+
+
+def _numbers(text: str) -> tuple[float, ...]:
+    return tuple(float(number) for number in text.split(","))
 
 
 def scenes_of_splits(text: str, scenes: int) -> dict[str, int]:
@@ -106,7 +118,11 @@ def synthesize(options: argparse.Namespace, command: str) -> None:
         "crop_size": options.crop_size,
         "scene_s": options.scene_s,
         "espeak": options.espeak,
-    } | ({"roles": sorted(options.roles, key=ROLES.index)} if options.roles else {})
+    }
+    if options.roles:
+        settings["roles"] = sorted(options.roles, key=ROLES.index)
+    if tuple(options.lag_ms) != LAG_MS:
+        settings["lag_ms"] = list(options.lag_ms)
     datasets = {
         split: SyntheticDataset(
             split,
@@ -116,6 +132,7 @@ def synthesize(options: argparse.Namespace, command: str) -> None:
             scene_s=options.scene_s,
             espeak=options.espeak,
             roles=options.roles,
+            lag_ms=options.lag_ms,
         )
         for split, count in scenes.items()
     }

@@ -42,6 +42,8 @@ class SyntheticConfig:
     roles: list[str] = field(
         default_factory=list
     )  # kinds of scene, each as often as it is named; []: docs/data_card.md
+    # The sound comes so many ms after its mouth, from and to; anew for every face. Within -40..200, what is natural.
+    lag_ms: list[float] = field(default_factory=lambda: [-40.0, 200.0])
     espeak: float = _number(0.0, low=0, high=1)  # share of the voices made by the espeak-ng library, where installed
     seed: int = _number(0, low=0, high=MAX_SEED)
 

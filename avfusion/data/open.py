@@ -147,4 +147,5 @@ def _synthetic(data: DataConfig, split: str) -> ClipDataset:
         scene_s=synthetic.scene_s,
         espeak=synthetic.espeak,
         roles=synthetic.roles,
+        lag_ms=synthetic.lag_ms,
     )

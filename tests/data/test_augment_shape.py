@@ -1,4 +1,4 @@
-"""Faces of another shape: by how much they are tilted, stretched and bent, measured on spots, and alike in all frames."""
+"""Faces of another shape: how far they are tilted, stretched and bent, measured on spots, and alike in all frames."""
 
 from __future__ import annotations
 
@@ -45,9 +45,8 @@ def test_a_tilt_turns_the_picture_by_at_most_the_given_angle(only: Only) -> None
         np.testing.assert_allclose(middle, 0, atol=0.05)
         assert abs(math.hypot(*right) - ARM) < 0.1
         angle = math.degrees(math.atan2(right[1], right[0]))
-        assert (
-            abs(math.degrees(math.atan2(-below[0], below[1])) - angle) < 0.5
-        )  # both arms turn alike: nothing mirrored
+        other = math.degrees(math.atan2(-below[0], below[1]))
+        assert abs(other - angle) < 0.5  # both arms turn alike: nothing is mirrored
         found.append(angle)
     assert -20.2 < min(found) < -10
     assert 10 < max(found) < 20.2

@@ -1,4 +1,4 @@
-"""Picture: a clip is mirrored, moved, zoomed, reshaped, worsened and relit, all its frames alike, so that motion is untouched.
+"""Picture: a clip is mirrored, moved, zoomed, reshaped, worsened and relit, all frames alike: motion is untouched.
 
 Shapes: ``T`` video frames of ``Y`` by ``X`` grey levels, float 0..1.
 """

@@ -1,7 +1,7 @@
 """Another shape of the face: tilted, stretched, bent. All by option, off by default.
 
-Few talkers give few shapes of a mouth; these make more of them. What is drawn holds for every frame of the clip: one map
-of the picture plane, so that motion is bent as the face is and nothing moves that did not move before.
+Few talkers give few shapes of a mouth; these make more of them. What is drawn holds for every frame of the clip: one
+map of the picture plane, so that motion is bent as the face is and nothing moves that did not move before.
 
 Shapes: ``T`` video frames of ``Y`` by ``X`` grey levels, float 0..1.
 """
@@ -33,7 +33,7 @@ def reshape_face(crops: Tensor, config: AugmentConfig, draws: Draws) -> Tensor:
     """
     if not (config.rotate_degrees or config.stretch or config.warp):
         return crops
-    frames, height, width = crops.shape
+    height, width = crops.shape[1:]
     source = _pixel_centres(height, width)
     if config.warp:
         source = source + _bend(height, width, config.warp, draws)

@@ -16,7 +16,7 @@ import numpy as np
 
 from avfusion.clock import SAMPLES_PER_VIDEO_FRAME, VIDEO_HZ
 from avfusion.data.clips import Clip, Skipped
-from avfusion.data.synthetic.draft import Scene
+from avfusion.data.synthetic.draft import LAG_MS, Scene
 from avfusion.data.synthetic.picture import render_face
 from avfusion.data.synthetic.scenes import ROLES, SCENES_PER_BLOCK, plan_scene
 from avfusion.data.synthetic.sound import mix, render_voices
@@ -55,6 +55,7 @@ class SyntheticDataset:
         scene_s: float = 3.0,
         espeak: float = 0.0,
         roles: Sequence[str] = (),
+        lag_ms: Sequence[float] = LAG_MS,
     ) -> None:
         """Plans the scenes.
 
@@ -66,6 +67,7 @@ class SyntheticDataset:
             scene_s: length of every scene in seconds, at least 0.4.
             espeak: share 0..1 of the voices that come from the espeak-ng library.
             roles: kinds of scene, each as often as it is named; none for the usual mixture.
+            lag_ms: the sound comes so much after its mouth, from and to, within the natural range.
 
         Raises:
             UsageError: if a number is out of range or the split has no name, if a role is unknown, or if espeak-ng is
@@ -84,6 +86,11 @@ class SyntheticDataset:
             raise UsageError(f"synthetic talkers: espeak is {espeak}, expected a share from 0 to 1; give a smaller one")
         if scene_s > MAX_SCENE_S:
             raise UsageError(f"synthetic talkers: scene_s is {scene_s}, expected at most {MAX_SCENE_S}")
+        if not (len(lag_ms) == 2 and LAG_MS[0] <= lag_ms[0] <= lag_ms[1] <= LAG_MS[1]):
+            raise UsageError(
+                f"synthetic talkers: lag_ms is {list(lag_ms)}, expected the least and the most ms by which sound"
+                f" follows its mouth, within {LAG_MS[0]:g}..{LAG_MS[1]:g} (what is natural)"
+            )
         unknown = [role for role in roles if role not in ROLES]
         if unknown:
             raise UsageError(f"synthetic talkers: {unknown[0]!r} is no role; expected some of {', '.join(ROLES)}")
@@ -97,6 +104,7 @@ class SyntheticDataset:
         self.skipped = Skipped()
         self.split, self.num_scenes, self.seed, self.crop_size, self.espeak = split, num_scenes, seed, crop_size, espeak
         self.num_frames = round(scene_s * VIDEO_HZ)
+        self.lag_ms = (float(lag_ms[0]), float(lag_ms[1]))
         self._block = tuple(sorted(roles, key=ROLES.index)) or _BLOCK
         scenes = [self.scene(number) for number in range(num_scenes)]
         self.scene_of_track = [
@@ -149,7 +157,7 @@ class SyntheticDataset:
     def scene(self, number: int) -> Scene:
         """A scene before it is rendered, the same at every call."""
         role, turn = self._role(number)
-        return plan_scene(self._rng(_SCENE_STREAM, number), role, self.num_frames, turn, self.espeak)
+        return plan_scene(self._rng(_SCENE_STREAM, number), role, self.num_frames, turn, self.espeak, self.lag_ms)
 
     def sound_rng(self, number: int) -> np.random.Generator:
         """What the sound of a scene is drawn from: first the voices, then the rest."""

@@ -124,8 +124,10 @@ class Scene:
 class Draft:
     """A scene being drawn; ``turn`` counts the scenes of its role, so that recipes can balance what they choose."""
 
-    def __init__(self, rng: np.random.Generator, num_frames: int, turn: int, espeak: float) -> None:
-        self.rng, self.num_frames, self.turn, self.espeak = rng, num_frames, turn, espeak
+    def __init__(
+        self, rng: np.random.Generator, num_frames: int, turn: int, espeak: float, lag_ms: tuple[float, float] = LAG_MS
+    ) -> None:
+        self.rng, self.num_frames, self.turn, self.espeak, self.lags_ms = rng, num_frames, turn, espeak, lag_ms
         self.times_s = np.arange(num_frames) / VIDEO_HZ
         self.start_s, self.end_s = -_MARGIN_S, num_frames / VIDEO_HZ + _MARGIN_S
         self.level = 0.06 * 10 ** (rng.uniform(-6.0, 6.0) / 20)
@@ -206,7 +208,7 @@ class Draft:
         )
 
     def _lag_ms(self) -> float:
-        return float(self.rng.uniform(*LAG_MS))
+        return float(self.rng.uniform(*self.lags_ms))
 
     def _utterance(self, person: Person, phrases_s: NDArray[np.float64] | None, beyond_s: float = 0.0) -> Utterance:
         start_s, end_s = self.start_s - beyond_s, self.end_s + beyond_s

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from avfusion.data.synthetic.draft import BACKGROUNDS, OVERLAP_DB, Draft, Scene
+from avfusion.data.synthetic.draft import BACKGROUNDS, LAG_MS, OVERLAP_DB, Draft, Scene
 from avfusion.data.synthetic.returning import returning
 
 
@@ -162,7 +162,14 @@ SCENES_PER_BLOCK: dict[str, int] = {
 """How often each role comes in every 26 scenes; ``returning`` needs long ones and comes only where it is named."""
 
 
-def plan_scene(rng: np.random.Generator, role: str, num_frames: int, turn: int = 0, espeak: float = 0.0) -> Scene:
+def plan_scene(
+    rng: np.random.Generator,
+    role: str,
+    num_frames: int,
+    turn: int = 0,
+    espeak: float = 0.0,
+    lag_ms: tuple[float, float] = LAG_MS,
+) -> Scene:
     """Draws everything about a scene but the noise of its rendering.
 
     Args:
@@ -171,7 +178,8 @@ def plan_scene(rng: np.random.Generator, role: str, num_frames: int, turn: int =
         num_frames: ``T``.
         turn: the how-manieth scene of its role; labels are balanced over every four of them.
         espeak: share of the voices that come from the espeak-ng library.
+        lag_ms: the sound comes so much after its mouth, from and to, within :data:`LAG_MS`.
     """
-    draft = Draft(rng, num_frames, turn, espeak)
+    draft = Draft(rng, num_frames, turn, espeak, lag_ms)
     RECIPES[role](draft)
     return draft.finish(role)

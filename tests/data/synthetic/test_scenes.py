@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,6 +13,7 @@ from avfusion.data.synthetic import SCENES_PER_BLOCK, FaceTruth, SceneTruth, Syn
 from avfusion.data.synthetic.draft import LAG_MS, SHIFTS_S
 from avfusion.data.synthetic.scenes import plan_scene
 from avfusion.data.synthetic.script import MIN_PAUSE_S
+from avfusion.errors import UsageError
 
 BLOCKS = 6
 SPEECH = ("speech", "other_speech", "shifted_speech")
@@ -279,3 +281,18 @@ def test_p_b_m_shut_the_lips_and_a_opens_them_when_the_picture_says_them(tracks:
     assert np.mean(at_phone["closure"]) < 0.15
     assert np.mean(at_phone["a"]) > 0.45
     assert np.mean(at_phone["i"]) < 0.7 * np.mean(at_phone["a"])
+
+
+def test_lags_can_be_kept_to_a_part_of_what_is_natural():
+    tracks = SyntheticDataset("train", 20, crop_size=32, scene_s=1.2, lag_ms=(-20.0, 30.0)).tracks
+    lags = [track.lag_ms for track in tracks if track.lag_ms is not None]
+    assert len(lags) > 10
+    assert -20 <= min(lags) < 0 < max(lags) <= 30
+    usual = SyntheticDataset("train", 20, crop_size=32, scene_s=1.2).tracks
+    assert [track.entity_id for track in usual] == [track.entity_id for track in tracks]
+
+
+@pytest.mark.parametrize("lag_ms", [(-50, 0), (0, 210), (30, 20), (0,), (math.nan, 0)])
+def test_lags_beyond_what_is_natural_are_refused(lag_ms: tuple[float, ...]):
+    with pytest.raises(UsageError, match=r"lag_ms is .* within -40\.\.200"):
+        SyntheticDataset("train", 20, crop_size=32, scene_s=1.2, lag_ms=lag_ms)
