@@ -21,6 +21,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # where this folder is found
 from avfusion.config import Config, config_from_dict, load_config
 from avfusion.errors import CommandParser, UsageError, run_command, split_overrides
 from benchmarks.many_runs import REPOSITORY, Run, read_json, read_minutes, read_names, read_seeds, train

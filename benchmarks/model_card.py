@@ -19,6 +19,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # where this folder is found
 from avfusion.checkpoint import read_checkpoint
 from avfusion.errors import AvfusionError, CommandParser, UsageError, run_command
 from avfusion.files import sha256_of, whole_text_file
@@ -96,7 +97,7 @@ def facts_table(facts: Figures, config: Figures) -> str:
         ["code", f"commit `{facts['commit']}`, seed {facts['seed']}, epoch {facts['epoch']}"],
         ["weights", "running average" if facts["averaged_weights"] else "of the last step of that epoch"],
         ["learnt from", ", ".join(facts["talkers"]["trained_on"])],
-        ["epoch chosen on", ", ".join(facts["talkers"].get("chosen_on", [])) or "nobody"],
+        ["settings chosen on", ", ".join(facts["talkers"].get("chosen_on", [])) or "nobody"],
     ]
     if found := facts.get("validation"):
         words = in_words(found["average_precision"], found["average_precision_interval"])

@@ -24,6 +24,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # where this folder is found
 from avfusion.clock import SAMPLES_PER_VIDEO_FRAME
 from avfusion.data.compose import Scene, SourceClip, compose_scene, still_order, to_reference_level
 from avfusion.data.compose_plan import ClipFacts, Recipe
