@@ -150,6 +150,8 @@ def _of_run(path: Path) -> dict[str, Any]:
         found = content.get("format") if isinstance(content, dict) else type(content).__name__
         raise AvfusionError(f"{path}: expected an avfusion checkpoint of format {FORMAT}, found {found!r}")
     lacks = [key for key in ("config", "model", "progress") if not isinstance(content.get(key), dict)]
+    if not isinstance(content.get("ema") or {}, dict):
+        lacks.append("weights under 'ema'")
     if lacks:
         raise AvfusionError(f"{path}: not a whole checkpoint of train.py: it lacks {', '.join(lacks)}")
     return content
@@ -174,6 +176,9 @@ def load_weights(model: ActiveSpeakerDetector, weights: Mapping[str, torch.Tenso
     Raises:
         AvfusionError: keys are missing, unknown or of another shape; it lists them.
     """
+    odd = [f"{key!r} is no tensor of numbers" for key, value in weights.items() if not _holds_numbers(key, value)]
+    if odd:
+        raise AvfusionError(f"{where}: weights are damaged: {'; '.join(odd[:5])}; take another checkpoint")
     plain = _plain(weights)
     expected = model.state_dict()
     faults = [f"missing {key}" for key in expected if key not in plain]
@@ -187,6 +192,12 @@ def load_weights(model: ActiveSpeakerDetector, weights: Mapping[str, torch.Tenso
         more = f" and {len(faults) - 5} more" if len(faults) > 5 else ""
         raise AvfusionError(f"{where}: weights do not fit the model: {'; '.join(faults[:5])}{more}")
     model.load_state_dict(plain)
+
+
+def _holds_numbers(key: object, value: object) -> bool:
+    if not isinstance(key, str) or not isinstance(value, torch.Tensor):
+        return False
+    return value.layout == torch.strided and not value.is_meta and not value.is_complex()
 
 
 def _plain(weights: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:

@@ -7,11 +7,15 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, TextIO
+
+PART = re.compile(r"\.[0-9a-f]{12}\.part$")
+"""How the names end under which files are written; what still has such a name was left by a killed run."""
 
 
 @contextmanager
@@ -27,12 +31,15 @@ def whole_file(path: str | os.PathLike[str]) -> Iterator[Path]:
         yield part
         os.replace(part, target)
     except BaseException as error:
-        if (
-            isinstance(error, OSError) and error.errno and error.filename is None
-        ):  # a write that finds no room does not say where
+        if isinstance(error, OSError) and error.errno and _is_vague(error.filename):
             error.filename = os.fspath(target)
         part.unlink(missing_ok=True)
         raise
+
+
+def _is_vague(filename: object) -> bool:
+    """A write that finds no room does not say where; FFmpeg says its own address of the part."""
+    return filename is None or (isinstance(filename, str) and filename.startswith("file:"))
 
 
 @contextmanager
@@ -40,6 +47,14 @@ def whole_text_file(path: str | os.PathLike[str]) -> Iterator[TextIO]:
     """A UTF-8 text file to write, line ends as given; it appears as :func:`whole_file` says."""
     with whole_file(path) as part, part.open("w", encoding="utf-8", newline="") as file:
         yield file
+
+
+def place_of(path: Path) -> Path:
+    """The absolute path without symbolic links; of links that lead nowhere the path as it was given."""
+    try:
+        return path.resolve()
+    except (OSError, RuntimeError):  # a loop of links; up to Python 3.12 it is no OSError
+        return path.absolute()
 
 
 def sha256_of(path: Path) -> str:

@@ -14,6 +14,7 @@ a file is that of the weights, or of the checkpoint they were written from. With
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -80,10 +81,15 @@ def tables(folder: Path, weights: Path) -> dict[str, str]:
         try:
             if figures["checkpoint"]["sha256"] not in known:
                 raise AvfusionError(f"{path}: figures of other weights than {weights}; measure these")
-            made[name] = f"`{figures['command']}`\n\n{table(figures)}"
+            made[name] = f"`{without_folders(figures['command'])}`\n\n{table(figures)}"
         except (KeyError, TypeError, IndexError) as error:
             raise AvfusionError(f"{path}: not the figures that {name} takes ({error!r}); see --help") from error
     return made
+
+
+def without_folders(command: str) -> str:
+    """A command line with the last name of every absolute path: the rest is of one machine."""
+    return re.sub(r"(?<![^\s=])/(?:[^\s/]+/)*([^\s/]+)", r"\1", command)
 
 
 def facts_table(facts: Figures, config: Figures) -> str:
@@ -99,6 +105,9 @@ def facts_table(facts: Figures, config: Figures) -> str:
         ["learnt from", ", ".join(facts["talkers"]["trained_on"])],
         ["settings chosen on", ", ".join(facts["talkers"].get("chosen_on", [])) or "nobody"],
     ]
+    if level := facts.get("level"):
+        moved = f"{level['scale']:g} * logit + {level['offset']:g}, which changes no order"
+        rows.append(["level of the score", f"{moved}; set on {level['set_on']}"])
     if found := facts.get("validation"):
         words = in_words(found["average_precision"], found["average_precision_interval"])
         rows.append(["AP there", f"{words} ({found['dataset'].get('name')} / {found['split']})"])

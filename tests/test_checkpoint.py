@@ -177,3 +177,32 @@ def test_the_record_of_the_encoders_is_what_the_training_read() -> None:
     assert encoders_record({"encoders": kept}, config) == kept
     assert encoders_in_words(kept) == "encoders trained on from `a/best.pt`, sha256 `12ab`"
     assert encoders_record({}, config) == {"path": "a/best.pt", "sha256": None}
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "text",
+        None,
+        1.5,
+        torch.zeros(1).to_sparse(),
+        torch.zeros(1, device="meta"),
+        torch.zeros(1, dtype=torch.complex64),
+    ],
+    ids=["text", "none", "number", "sparse", "meta", "complex"],
+)
+def test_weights_that_are_no_numbers_are_told_in_one_line(value: object) -> None:
+    model = build_model(small().model, 64)
+    weights = dict(model.state_dict()) | {"head.bias": value}
+    with pytest.raises(AvfusionError, match=r"x\.pt: weights are damaged: 'head.bias' is no tensor of numbers"):
+        load_weights(model, weights, Path("x.pt"))
+    with pytest.raises(AvfusionError, match="weights are damaged: 3 is no tensor of numbers"):
+        load_weights(model, {**model.state_dict(), 3: torch.zeros(1)}, Path("x.pt"))  # type: ignore[dict-item]
+
+
+@pytest.mark.parametrize("averaged", ["text", [1.0], 3])
+def test_averaged_weights_that_are_none_are_told(saved: tuple[Path, torch.nn.Module], averaged: object) -> None:
+    path, _ = saved
+    torch.save(torch.load(path, weights_only=True) | {"ema": averaged}, path)
+    with pytest.raises(AvfusionError, match=r"not a whole checkpoint of train\.py: it lacks weights under 'ema'"):
+        read_checkpoint(path)

@@ -149,3 +149,10 @@ def test_other_files_and_damage_are_one_line(
     assert "not the figures that desync takes (KeyError('dataset'))" in said or "KeyError('desync')" in said
     assert "expected the lines <!-- card: facts --> and <!-- card: end -->" in said
     assert plain.read_text() == "no markers\n"
+
+
+def test_commands_are_shown_without_the_folders_of_a_machine() -> None:
+    told = "python benchmarks/own_voice.py /data/clips --out=/home/me/figures/own_voice.json --pairs=3 a/b"
+    assert model_card.without_folders(told) == (
+        "python benchmarks/own_voice.py clips --out=own_voice.json --pairs=3 a/b"
+    )

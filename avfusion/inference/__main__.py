@@ -107,7 +107,7 @@ def infer(options: argparse.Namespace) -> None:
     if len(videos) == 1 and not videos[0].exists() and not videos[0].is_symlink():  # before anything is loaded
         raise UsageError(f"no video file at {videos[0]}")
     trained, finder = load_tools(options)
-    failed = []
+    failed: dict[Path, AvfusionError] = {}
     for number, video in enumerate(videos, start=1):
         if len(videos) > 1:
             print(f"[{number}/{len(videos)}] {one_line(str(video))}", flush=True)
@@ -116,7 +116,7 @@ def infer(options: argparse.Namespace) -> None:
         except AvfusionError as error:
             if len(videos) == 1:
                 raise
-            failed.append(video.name)
+            failed[video] = error
             print(f"error: {one_line(str(error))}", file=sys.stderr, flush=True)
             continue
         except KeyboardInterrupt:
@@ -125,10 +125,11 @@ def infer(options: argparse.Namespace) -> None:
         for line in report.lines():
             print(one_line(line), flush=True)
     if failed:
-        raise AvfusionError(
-            f"{len(failed)} of {len(videos)} videos failed ({', '.join(failed)}); the others are done, and the same"
-            " command keeps them"
-        )
+        which = ", ".join(str(video) for video in failed)
+        rest = "; the others are done, and the same command keeps them" if len(failed) < len(videos) else ""
+        wrong_use = all(isinstance(error, UsageError) for error in failed.values())
+        kind = UsageError if wrong_use else AvfusionError
+        raise kind(f"{len(failed)} of {len(videos)} videos failed ({which}){rest}")
 
 
 def load_tools(options: argparse.Namespace) -> tuple[TrainedModel, FaceFinder]:
@@ -151,6 +152,11 @@ def load_tools(options: argparse.Namespace) -> tuple[TrainedModel, FaceFinder]:
     trained = open_trained(options.checkpoint, pick_device(options.device, option="device"))
     side_px = LONGEST_SIDE_PX if options.detector_size is None else options.detector_size
     detector = open_detector(options.detector, side_px, weights=options.detector_weights)
+    if options.detector_weights is not None and detector.name != "yunet":
+        raise UsageError(
+            f"--detector-weights={options.detector_weights}: {detector.name} takes none; add --detector=yunet, or leave"
+            " them out"
+        )
     of_file = options.detector_weights is not None and detector.name == "yunet"
     return trained, FaceFinder(detector, sha256_of(options.detector_weights) if of_file else "")
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from avfusion.errors import UsageError
+from avfusion.files import place_of
 from avfusion.media.container import VIDEO_ENDINGS
 
 
@@ -24,7 +25,7 @@ def find_videos(inputs: Sequence[Path]) -> list[Path]:
     found: dict[Path, Path] = {}
     for given in inputs:
         if not given.is_dir():
-            found.setdefault(given.resolve(), given)
+            found.setdefault(place_of(given), given)
             continue
         try:
             inside = sorted(given.iterdir())
@@ -34,7 +35,7 @@ def find_videos(inputs: Sequence[Path]) -> list[Path]:
         if not videos:
             raise UsageError(f"no video in {given}; expected files ending in {', '.join(VIDEO_ENDINGS)}")
         for path in videos:
-            found.setdefault(path.resolve(), path)
+            found.setdefault(place_of(path), path)
     return list(found.values())
 
 
@@ -47,7 +48,7 @@ def name_folders(videos: Sequence[Path]) -> dict[Path, str]:
     Returns:
         Names that differ in more than case, which some file systems do not tell apart.
     """
-    names = {video: video.stem for video in videos}
+    names = {video: video.name if video.stem in (".", "..") else video.stem for video in videos}
     for rename in (_whole_name, _name_and_place):
         names = _apart(names, rename)
     return names
@@ -63,5 +64,5 @@ def _whole_name(video: Path) -> str:
 
 
 def _name_and_place(video: Path) -> str:
-    place = str(video.resolve()).encode("utf-8", "surrogateescape")
+    place = str(place_of(video)).encode("utf-8", "surrogateescape")
     return f"{video.name}-{hashlib.sha1(place).hexdigest()[:8]}"

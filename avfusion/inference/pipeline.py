@@ -221,11 +221,28 @@ class _Run:
             facts=facts,
         )
 
+    def _refuse_strangers(self) -> None:
+        """What this command made before is set aside by now; a file of such a name is somebody else's.
+
+        Raises:
+            UsageError: there is one.
+        """
+        from avfusion.inference.outputs import OUTPUTS
+
+        there = [name for name in OUTPUTS if (self.folder / name).exists()]
+        if there and self.work.interrupted != "outputs":
+            raise UsageError(
+                f"{self.folder / there[0]} was not made by this command and would be replaced; move it away, or choose"
+                " another folder by --out"
+            )
+
     def _write_outputs(self, result: Result) -> list[Path]:
         chosen = self.settings
 
         def write() -> tuple[dict[str, Any], list[Path]]:
             from avfusion.inference.outputs import write_outputs
+
+            self._refuse_strangers()
 
             files = write_outputs(
                 result,

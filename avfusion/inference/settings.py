@@ -9,6 +9,9 @@ from avfusion.errors import UsageError
 LONGEST_SMOOTHING_S = 10.0
 
 
+MOST_THREADS = 1024
+
+
 @dataclass(frozen=True)
 class Settings:
     """How one video is worked on; the face detector and the model are given beside it.
@@ -39,8 +42,8 @@ class Settings:
     def __post_init__(self) -> None:
         if not 0 <= self.smooth_s <= LONGEST_SMOOTHING_S:
             raise UsageError(f"--smooth={self.smooth_s:g}: expected seconds from 0 to {LONGEST_SMOOTHING_S:g}")
-        if not 0 <= self.threshold <= 1:
-            raise UsageError(f"--threshold={self.threshold:g}: expected a probability from 0 to 1")
+        if not 0 < self.threshold <= 1:
+            raise UsageError(f"--threshold={self.threshold:g}: expected a probability above 0, up to 1")
         for option, number in (
             ("audio-track", self.audio_track or 0),
             ("shortest-track", self.shortest_frames),
@@ -48,3 +51,7 @@ class Settings:
         ):
             if number < 0:
                 raise UsageError(f"--{option}={number}: expected a number from 0")
+        if self.threads > MOST_THREADS:
+            raise UsageError(
+                f"--threads={self.threads}: expected at most {MOST_THREADS}; 0 lets FFmpeg and torch choose"
+            )

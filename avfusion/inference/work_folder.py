@@ -1,25 +1,29 @@
 """The folder of one video: which stages are done, with what settings, and what they left.
 
-``state.json`` is written after every stage. A stage is kept when it was done with the same settings, its files are as
-it left them, and every stage before it was kept; else it and all that follow are done anew. So a killed run goes on
-where it stopped, and another setting costs what depends on it. The folder of another video is refused.
+``state.json`` is written after every stage. A stage is kept when it was done with the same settings, its files are byte
+for byte as it left them, and every stage before it was kept; else it and all that follow are done anew. So a killed run
+goes on where it stopped, and another setting costs what depends on it. What is to be replaced is set aside
+(``.earlier``) until the stage that replaces it has succeeded: where that one fails, all is as it was. The folder of
+another video is refused.
 """
 
 from __future__ import annotations
 
 import json
+import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from avfusion.errors import AvfusionError, UsageError
-from avfusion.files import lock, whole_text_file
+from avfusion.files import PART, lock, place_of, sha256_of, whole_text_file
 
-STATE, LOCK = "state.json", ".lock"
-FORMAT_VERSION = 1  # raised when a stage's rule changes: what was done by the old one is done anew
+STATE, LOCK, EARLIER = "state.json", ".lock", ".earlier"
+FORMAT_VERSION = 2  # raised when a stage's rule changes: what was done by the old one is done anew
 
 
 @dataclass
@@ -28,7 +32,7 @@ class StageRecord:
 
     Attributes:
         settings: everything that decides its result, but for the stages before.
-        files: what it wrote, relative to the folder, with their sizes in bytes.
+        files: what it wrote, relative to the folder, with their SHA-256.
         found: what later stages and the report need to know.
         seconds: it took, by the wall clock.
         cpu_seconds: of all threads.
@@ -36,7 +40,7 @@ class StageRecord:
     """
 
     settings: dict[str, Any]
-    files: dict[str, int]
+    files: dict[str, str]
     found: dict[str, Any]
     seconds: float
     cpu_seconds: float
@@ -53,15 +57,18 @@ class WorkFolder:
         folder: where everything lies.
         stages: those that are done or kept in this run, in order.
         renewed: whether what lay there was made from an earlier state of the same file, and is done anew.
+        interrupted: the stage at which a run was killed, whose files may lie there without a record; else empty.
     """
 
     def __init__(self, folder: Path, source: Path) -> None:
         self.folder = folder
         self.stages: dict[str, StageRecord] = {}
         self._source = _identity(source)
+        self.interrupted = ""
+        self._theirs = self._source  # of what lay there
         self._before, self.renewed = self._read(source)
-        if self.renewed:
-            self._forget()
+        self._sweep()
+        self._first = True  # no stage was done anew in this run
 
     def do(self, name: str, settings: Mapping[str, Any], work: Work) -> dict[str, Any]:
         """Keeps a stage, or does it.
@@ -76,42 +83,68 @@ class WorkFolder:
         """
         wanted = json.loads(json.dumps(settings))
         record = self._before.get(name)
-        if record is not None and record.settings == wanted and self._is_whole(record):
+        if record is not None and not self.renewed and record.settings == wanted and self._is_whole(record):
             record.kept = True
             self.stages[name] = record
             return record.found
-        self._forget()
-        wall_s, cpu_s = time.perf_counter(), time.process_time()
-        found, files = work()
-        self.stages[name] = StageRecord(
-            settings=wanted,
-            files={file.relative_to(self.folder).as_posix(): file.stat().st_size for file in files},
-            found=json.loads(json.dumps(found)),
-            seconds=time.perf_counter() - wall_s,
-            cpu_seconds=time.process_time() - cpu_s,
-        )
-        self._write()
+        first, self._first = self._first, False
+        with self._set_aside(name, can_return=first):
+            wall_s, cpu_s = time.perf_counter(), time.process_time()
+            found, files = work()
+            self.stages[name] = StageRecord(
+                settings=wanted,
+                files={file.relative_to(self.folder).as_posix(): sha256_of(file) for file in files},
+                found=json.loads(json.dumps(found)),
+                seconds=time.perf_counter() - wall_s,
+                cpu_seconds=time.process_time() - cpu_s,
+            )
+            self._write()
         return self.stages[name].found
 
-    def _forget(self) -> None:
-        """Takes away what the stages from here on left: no file of other settings may look like a result of these."""
-        gone = [record for name, record in self._before.items() if name not in self.stages]
+    @contextmanager
+    def _set_aside(self, name: str, *, can_return: bool) -> Iterator[None]:
+        """Takes away what this stage and the later ones left: no file of other settings may look like a result.
+
+        Args:
+            name: of the stage that is done anew.
+            can_return: whether all stages before it were kept, so that what is set aside is still a result, and comes
+                back where this one fails.
+        """
+        gone = {known: record for known, record in self._before.items() if known not in self.stages}
         self._before = {}
-        self._write()  # first: without its record a file is no result
-        for record in gone:
-            for name in record.files:
-                (self.folder / name).unlink(missing_ok=True)
+        self._write(begun=name)  # first: without its record a file is no result
+        aside = [file for record in gone.values() for file in record.files if (self.folder / file).is_file()]
+        for file in aside:
+            _move(self.folder / file, self.folder / EARLIER / file)
+        try:
+            yield
+        except BaseException:
+            if can_return:
+                for file in aside:
+                    _move(self.folder / EARLIER / file, self.folder / file)
+                self._write(source=self._theirs, also=gone)
+            raise
+        finally:
+            shutil.rmtree(self.folder / EARLIER, ignore_errors=True)
+
+    def _sweep(self) -> None:
+        """Removes what a killed run left half written or set aside."""
+        shutil.rmtree(self.folder / EARLIER, ignore_errors=True)
+        for file in self.folder.iterdir():
+            if PART.search(file.name) and file.is_file():
+                file.unlink(missing_ok=True)
 
     def _is_whole(self, record: StageRecord) -> bool:
         try:
-            return all((self.folder / name).stat().st_size == size for name, size in record.files.items())
+            return all(sha256_of(self.folder / name) == digest for name, digest in record.files.items())
         except OSError:
             return False
 
     def _read(self, source: Path) -> tuple[dict[str, StageRecord], bool]:
         path = self.folder / STATE
         if not path.is_file():
-            strangers = sorted(file.name for file in self.folder.iterdir() if file.name != LOCK)
+            names = (file.name for file in self.folder.iterdir())
+            strangers = sorted(name for name in names if name != LOCK and not PART.search(name))
             if strangers:
                 raise UsageError(
                     f"{self.folder} holds files that are no result of this command ({strangers[0]}); choose another"
@@ -121,8 +154,12 @@ class WorkFolder:
         try:
             content = json.loads(path.read_text(encoding="utf-8"))
             theirs = content["source"]
-            stages = {name: StageRecord(**record) for name, record in content["stages"].items()}
             same_rules = content["format_version"] == FORMAT_VERSION
+            if not same_rules:  # its files are known by name, as ones to be replaced
+                for fields in content["stages"].values():
+                    fields["files"] = dict.fromkeys(fields["files"], "")
+            stages = {name: _record(fields) for name, fields in content["stages"].items()}
+            self.interrupted = str(content.get("begun", ""))
             same_name, same_path = theirs["name"] == self._source["name"], theirs["path"] == self._source["path"]
             same_file = all(theirs[key] == self._source[key] for key in ("size_bytes", "modified_ns"))
         except (ValueError, KeyError, TypeError, AttributeError) as error:
@@ -132,14 +169,22 @@ class WorkFolder:
                 f"{self.folder} holds the result of another video ({theirs['path']}); choose another folder for"
                 f" {source} by --out, or remove this one"
             )
+        self._theirs = theirs
         return stages, not (same_file and same_rules)
 
-    def _write(self) -> None:
-        stages = {name: asdict(record) for name, record in self.stages.items()}
+    def _write(
+        self,
+        *,
+        begun: str = "",
+        source: Mapping[str, Any] | None = None,
+        also: Mapping[str, StageRecord] = MappingProxyType({}),
+    ) -> None:
+        stages = {name: asdict(record) for name, record in {**self.stages, **also}.items()}
         for record in stages.values():
             del record["kept"]
         with whole_text_file(self.folder / STATE) as file:
-            content = {"format_version": FORMAT_VERSION, "source": self._source, "stages": stages}
+            known = source or self._source
+            content = {"format_version": FORMAT_VERSION, "source": known, "stages": stages, "begun": begun}
             file.write(json.dumps(content, indent=1) + "\n")
 
 
@@ -166,12 +211,32 @@ def open_work_folder(folder: Path, source: Path) -> Iterator[WorkFolder]:
         yield WorkFolder(folder, source)
 
 
+def _record(fields: Mapping[str, Any]) -> StageRecord:
+    """One stage of a state file.
+
+    Raises:
+        ValueError: it is not what this command writes.
+    """
+    record = StageRecord(**fields)
+    numbers = (record.seconds, record.cpu_seconds)
+    named = all(isinstance(one, str) for one in (*record.files, *record.files.values()))
+    inside = named and all(not Path(file).is_absolute() and ".." not in Path(file).parts for file in record.files)
+    if not (inside and isinstance(record.found, dict) and all(isinstance(one, (int, float)) for one in numbers)):
+        raise ValueError("not the record of a stage")
+    return record
+
+
+def _move(source: Path, target: Path) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    source.replace(target)
+
+
 def _identity(source: Path) -> dict[str, Any]:
     """What tells a file from another that takes its place; names may be no text."""
     state = source.stat()
     return {
         "name": _as_text(source.name),
-        "path": _as_text(str(source.resolve())),
+        "path": _as_text(str(place_of(source))),
         "size_bytes": state.st_size,
         "modified_ns": state.st_mtime_ns,
     }

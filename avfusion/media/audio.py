@@ -8,6 +8,7 @@ Files are read with soundfile; ``torchaudio.load`` needs an extra decoder in rec
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -138,7 +139,7 @@ def read_audio(path: str | Path, start_sample: int = 0, num_samples: int | None 
     if not path.is_file():
         raise AvfusionError(f"no sound file at {path}")
     try:
-        with soundfile.SoundFile(path) as file:
+        with soundfile.SoundFile(os.fsencode(path)) as file:
             rate = int(file.samplerate)
             if rate != SAMPLE_RATE:
                 audio = resample(_mono(file.read(dtype="float32", always_2d=True)), rate)
@@ -163,7 +164,7 @@ def num_samples_of(path: str | Path) -> int:
     import soundfile
 
     try:
-        info = soundfile.info(str(path))
+        info = soundfile.info(os.fsencode(path))
     except (soundfile.LibsndfileError, OSError) as error:
         raise AvfusionError(f"{path} cannot be read as sound ({error}); expected wav, flac, ogg or mp3") from error
     return round(int(info.frames) * SAMPLE_RATE / int(info.samplerate))
@@ -222,7 +223,7 @@ def write_audio_blocks(path: str | Path, blocks: Iterable[NDArray[np.float32]]) 
     with whole_file(path) as part:
         with (
             telling_why(path),
-            soundfile.SoundFile(part, "w", SAMPLE_RATE, channels=1, format="FLAC", subtype="PCM_16") as file,
+            soundfile.SoundFile(os.fsencode(part), "w", SAMPLE_RATE, 1, format="FLAC", subtype="PCM_16") as file,
         ):
             for audio in blocks:
                 if audio.ndim != 1 or not np.isfinite(audio).all():

@@ -22,7 +22,7 @@ _MISSING_WHOLE_S = 1.0  # likewise the whole file, where only its length is decl
 _LOST_BROADCAST_S = 1.0  # so much of its beginning may a stream lose that was cut out between key frames
 _LOST_S = 0.5  # elsewhere: pictures that lean on some before the cut vanish without an error
 _PRIMING_S = 0.2  # less is no loss: decoders leave out the silence that encoders put in front
-_REMEDY = "get the whole file, or keep what is there (python -m avfusion.media.ingest --salvage)"
+_REMEDY = "get the whole file, or keep what is there (--salvage)"
 
 
 @dataclass

@@ -270,7 +270,7 @@ class PictureLine:
             raise AvfusionError(
                 f"{self.path} jumps from {self._last_s:.2f} s to {until_s:.2f} s at {what}: one picture would stand "
                 f"still for {until_s - self._last_s:.0f} s; expected at most {LONGEST_HOLD_S:.0f} s. Write its stamps "
-                "anew, or take it so (python -m avfusion.media.ingest --salvage)"
+                "anew, or take it so (--salvage)"
             )
 
 
@@ -294,5 +294,5 @@ def check_samples(path: Path, clock: SoundClock, salvage: bool) -> None:
         raise AvfusionError(
             f"the sound of {path} is damaged: {clock.num_not_finite} samples are NaN or infinite and "
             f"{clock.num_over_range} beyond -1.5..1.5, of {clock.num_samples}; expected samples in -1..1. "
-            "Write it anew, or go on with them zeroed and clipped (python -m avfusion.media.ingest --salvage)"
+            "Write it anew, or go on with them zeroed and clipped (--salvage)"
         )

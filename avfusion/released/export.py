@@ -2,16 +2,19 @@
 
 python -m avfusion.released.export RUN/checkpoints/best.pt --facts=JSON --commit=HASH [--out=FILE]
 
-Where training kept an average of the weights, that is written: it is what was validated. Numbers stay float32, so the
-scores are the checkpoint's to the last bit and its figures are the file's; 0.83 M of them take 3.3 MB. Paths of the
-machine that trained do not come along. The facts are a JSON object: see ``configs/released.json`` and REQUIRED below;
-size of the model, epoch, dataset and validation figures of the run are added.
+Where training kept an average of the weights, that is written: it is what was validated. Numbers stay float32; 0.83 M
+of them take 3.3 MB. Scores are the checkpoint's to the last bit, unless the facts give a ``level``: then the logit of
+the speaking score becomes ``scale * logit + offset``, which moves its level and changes no order
+(benchmarks/score_level.py). Paths of the machine that trained do not come along. The facts are a JSON object: see
+``configs/released.json`` and REQUIRED below; size of the model, epoch, dataset and validation figures of the run are
+added.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
 import sys
 from collections.abc import Mapping
 from dataclasses import asdict, replace
@@ -19,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import nn
 
 import avfusion
 from avfusion.checkpoint import load_model
@@ -55,11 +59,14 @@ def main() -> None:
         raise UsageError(f"--out={options.out}: expected a name that ends in {SUFFIX}")
     told = read_facts(options.facts)
     model, config, content = load_model(options.checkpoint)
+    if level := told.get("level"):
+        set_level(model, level["scale"], level["offset"])
     facts = told | {"commit": options.commit, **facts_of(model, config, content, options.checkpoint)}
     write(options.out, model, config, content, facts)
     size_mb = options.out.stat().st_size / 1e6
     print(f"{options.out}: {size_mb:.2f} MB, {facts['parameters']:,d} parameters, sha256 {sha256_of(options.out)}")
-    print(f"  scores equal those of {options.checkpoint} to the last bit")
+    moved = f"; level moved by {level['scale']:g} * logit + {level['offset']:g}" if level else ", to the last bit"
+    print(f"  scores are those of {options.checkpoint}{moved}")
 
 
 def read_facts(path: Path) -> dict[str, Any]:
@@ -77,7 +84,23 @@ def read_facts(path: Path) -> dict[str, Any]:
     for name, kind in REQUIRED.items():
         if not isinstance(facts.get(name), kind) or not facts[name]:
             raise UsageError(f"--facts={path}: expected {name!r}, a {kind.__name__} with something in it")
+    level = facts.get("level")
+    if level is not None and not (isinstance(level, dict) and _is_level(level)):
+        raise UsageError(f"--facts={path}: level: expected an object with a scale above 0 and an offset, found {level}")
     return facts
+
+
+def _is_level(level: Mapping[str, Any]) -> bool:
+    numbers = [level.get("scale"), level.get("offset")]
+    return all(isinstance(one, (int, float)) and math.isfinite(one) for one in numbers) and level["scale"] > 0
+
+
+@torch.no_grad()
+def set_level(model: ActiveSpeakerDetector, scale: float, offset: float) -> None:
+    """Makes the logit of the speaking score ``scale * logit + offset``, in the last layer."""
+    assert isinstance(model.head, nn.Linear)
+    model.head.weight.mul_(scale)
+    model.head.bias.mul_(scale).add_(offset)
 
 
 def facts_of(

@@ -82,7 +82,9 @@ def test_a_bad_file_among_others_is_told_and_the_others_are_done(
     assert len(told) == 3
     assert told[0].startswith(f"error: {films / 'b.mp4'} cannot be opened")
     assert told[1] == f"error: no video file at {tmp_path / 'absent.mp4'}"
-    assert told[2].startswith("error: 2 of 5 videos failed (b.mp4, absent.mp4); the others are done")
+    assert told[2].startswith(
+        f"error: 2 of 5 videos failed ({films / 'b.mp4'}, {tmp_path / 'absent.mp4'}); the others are done"
+    )
     assert "[5/5]" in said.out
     done = [folder.name for folder in sorted(out.iterdir()) if (folder / "report.json").is_file()]
     assert len(done) == 3  # the two called a.mp4 have a folder each
@@ -138,10 +140,12 @@ def test_without_a_checkpoint_and_a_released_one_it_is_said(
         (["absent.mp4"], "error: no video file at absent.mp4"),
         ([], "error: the following arguments are required: VIDEO; see --help"),
         (["talk.mp4", "--smooth=-1"], "error: --smooth=-1: expected seconds from 0 to 10"),
-        (["talk.mp4", "--threshold=2"], "error: --threshold=2: expected a probability from 0 to 1"),
+        (["talk.mp4", "--threshold=2"], "error: --threshold=2: expected a probability above 0, up to 1"),
         (["talk.mp4", "--haeds=2"], "error: unrecognized arguments: --haeds=2; see --help"),
         (["talk.mp4", "--checkpoint=absent.pt"], "error: absent.pt: no checkpoint there"),
         (["talk.mp4", "--device=cuda"], "error: device=cuda: torch finds no such device here"),
+        (["talk.mp4", "--threshold=0"], "error: --threshold=0: expected a probability above 0, up to 1"),
+        (["talk.mp4", "--threads=3000000000"], "error: --threads=3000000000: expected at most 1024"),
         (["empty"], "error: no video in empty; expected files ending in .mp4"),
     ],
 )

@@ -43,3 +43,18 @@ def test_files_of_one_name_and_stems_like_names_never_share_a_folder(tmp_path: P
     assert len({name.casefold() for name in names.values()}) == 4
     assert names[videos[2]] == "talk.mov"
     assert names == name_folders(list(reversed(videos)))  # the same command, in whatever order, goes on
+
+
+def test_a_link_that_leads_round_in_a_circle_is_a_file_like_any_other(tmp_path: Path) -> None:
+    """It fails when it is opened; the films beside it do not."""
+    loop, film = tmp_path / "loop.mp4", tmp_path / "a.mp4"
+    loop.symlink_to(loop)
+    touch(film)
+    assert find_videos([loop, film]) == [loop, film]
+    assert find_videos([tmp_path]) == [film, loop]
+
+
+def test_names_made_of_dots_never_name_a_folder_above(tmp_path: Path) -> None:
+    one, other = tmp_path / "...mkv", tmp_path / "..mkv"
+    assert name_folders([one]) == {one: "...mkv"}
+    assert name_folders([other]) == {other: "..mkv"}

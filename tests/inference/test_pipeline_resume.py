@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import math
 import os
+import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from avfusion.errors import AvfusionError, UsageError
 from avfusion.faces import extract
@@ -183,6 +187,41 @@ def test_a_strangers_folder_and_a_run_at_work_are_left_alone(film: Path, tmp_pat
         run(film, tmp_path / "file")
     with open_work_folder(tmp_path / "busy", film), pytest.raises(UsageError, match="another run is at work there"):
         run(film, tmp_path / "busy")
+
+
+@pytest.mark.parametrize("name", ["overlay.mp4", "viewer.html"])
+def test_a_file_of_an_outputs_name_that_this_command_did_not_make_is_left_alone(
+    film: Path, tmp_path: Path, name: str
+) -> None:
+    run(film, tmp_path / "out")
+    before = files_of(tmp_path / "out")
+    (tmp_path / "out" / name).write_text("years of work")
+    other = replace(QUICK, threshold=0.7)
+    with pytest.raises(UsageError, match=rf"{name} was not made by this command and would be replaced; move it away"):
+        run(film, tmp_path / "out", other)
+    assert files_of(tmp_path / "out") == before | {name: b"years of work"}
+    (tmp_path / "out" / name).unlink()
+    assert kept(run(film, tmp_path / "out", other)) == STAGES[:4]
+
+
+def test_a_model_that_fails_leaves_the_results_of_the_one_before(film: Path, tmp_path: Path) -> None:
+    run(film, tmp_path / "out")
+    before = files_of(tmp_path / "out")
+    broken = untrained(small(speaker__layers=1))
+    with torch.no_grad():
+        broken.model.head.bias.fill_(math.nan)
+    with pytest.raises(AvfusionError):
+        run(film, tmp_path / "out", trained=replace(broken, sha256="other"))
+    assert files_of(tmp_path / "out") == before
+    assert kept(run(film, tmp_path / "out")) == STAGES
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere every file name is text")
+def test_a_film_whose_name_is_no_text_is_worked_on(film: Path, tmp_path: Path) -> None:
+    odd = tmp_path / os.fsdecode(b"film\xff.mp4")
+    odd.write_bytes(film.read_bytes())
+    report = run(odd, tmp_path / os.fsdecode(b"out\xff"))
+    assert report.num_faces == 2
 
 
 def test_a_damaged_state_is_told(film: Path, tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from avfusion.checkpoint import load_model, save_checkpoint
 from avfusion.config import Config
 from avfusion.errors import AvfusionError, run_command
 from avfusion.models import build_model
+from avfusion.models.export_form import SceneSizes
 from avfusion.released import export, load_released
 from avfusion.weights import write_weights
 
@@ -51,6 +52,39 @@ def exported(run: Path, monkeypatch: pytest.MonkeyPatch, *more: str) -> int:
     given = [str(run / "checkpoints" / "best.pt"), f"--facts={run.parent / 'facts.json'}", "--commit=abc123", *more]
     monkeypatch.setattr(sys, "argv", ["export", *given])
     return run_command(export.main)
+
+
+def test_the_level_of_the_speaking_score_alone_is_moved(
+    run: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    facts = FACTS | {"level": {"scale": 0.5, "offset": 2.0}}
+    (run.parent / "facts.json").write_text(json.dumps(facts))
+    out = run.parent / "small.safetensors"
+    assert exported(run, monkeypatch, f"--out={out}") == 0
+    assert "level moved by 0.5 * logit + 2" in capsys.readouterr().out
+    monkeypatch.setattr(avfusion.released, "RELEASED", out)
+    model, config, told = load_released()
+    assert told["level"] == facts["level"]
+    before, _, _ = load_model(run / "checkpoints" / "best.pt")
+    inputs = SceneSizes(1, 2, 12).inputs(config.data.crop_size, config.data.num_mels)
+    with torch.inference_mode():
+        moved, as_it_was = model.eval()(*inputs), before.eval()(*inputs)
+    torch.testing.assert_close(moved.logits, 0.5 * as_it_was.logits + 2.0, atol=1e-5, rtol=0)
+    torch.testing.assert_close(moved.audio_logits, as_it_was.audio_logits, atol=0, rtol=0)
+    torch.testing.assert_close(moved.video_logits, as_it_was.video_logits, atol=0, rtol=0)
+
+
+@pytest.mark.parametrize(
+    "level", [{"scale": 0.0, "offset": 1.0}, {"scale": 1.0}, [1.0, 2.0], {"scale": "1", "offset": 0}]
+)
+def test_a_level_that_is_none_is_refused(
+    run: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], level: object
+) -> None:
+    (run.parent / "facts.json").write_text(json.dumps(FACTS | {"level": level}))
+    assert exported(run, monkeypatch, f"--out={run.parent / 'x.safetensors'}") == 2
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1
+    assert "level: expected an object with a scale above 0 and an offset" in said
 
 
 def test_the_released_model_scores_as_the_averaged_one(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,6 +10,7 @@ Shapes: ``N`` samples of 16 kHz mono sound.
 from __future__ import annotations
 
 import math
+import os
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -111,7 +112,7 @@ def _checked(key: str, path: Path) -> SoundFile:
     import soundfile
 
     try:
-        with soundfile.SoundFile(path) as file:
+        with soundfile.SoundFile(os.fsencode(path)) as file:
             num_frames, rate_hz = int(file.frames), int(file.samplerate)
             wanted = min(num_frames, _END)
             if wanted:
@@ -145,7 +146,7 @@ def _read(file: SoundFile, start: int, count: int) -> NDArray[np.float32]:
     import soundfile
 
     try:
-        with soundfile.SoundFile(file.path) as opened:
+        with soundfile.SoundFile(os.fsencode(file.path)) as opened:
             opened.seek(start)
             samples = opened.read(count, dtype="float32", always_2d=True)
     except (soundfile.LibsndfileError, OSError) as error:

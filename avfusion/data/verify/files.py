@@ -7,6 +7,7 @@ process of its own. ``F`` video frames of 40 ms: 640 samples of sound, one pictu
 from __future__ import annotations
 
 import hashlib
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -108,7 +109,7 @@ def sound_header(path: Path) -> SoundHeader:
     except OSError as error:
         return SoundHeader("unreadable", reason=error.strerror or "no file")
     try:
-        with soundfile.SoundFile(path) as file:
+        with soundfile.SoundFile(os.fsencode(path)) as file:
             found = (int(file.frames), int(file.samplerate), int(file.channels))
             if found[0] > 0:
                 try:
@@ -160,7 +161,7 @@ def sound_content(path: Path) -> SoundContent:
 
     flats, powers, num_bad, error, read = [], [], 0, "", 0
     try:
-        with soundfile.SoundFile(path) as file:
+        with soundfile.SoundFile(os.fsencode(path)) as file:
             promised = int(file.frames)
             for block in file.blocks(_BLOCK_FRAMES * SAMPLES_PER_VIDEO_FRAME, dtype="float32", always_2d=True):
                 read += len(block)

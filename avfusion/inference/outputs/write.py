@@ -25,6 +25,7 @@ from avfusion.inference.outputs.table import write_table
 from avfusion.inference.result import Result
 
 TABLE, RTTM, OVERLAY, VIEWER, SEGMENTS = "scores.csv", "speakers.rttm", "overlay.mp4", "viewer.html", "segments.json"
+OUTPUTS = (TABLE, SEGMENTS, RTTM, OVERLAY, VIEWER)
 
 
 def write_outputs(
@@ -77,5 +78,4 @@ def write_outputs(
     write_segments(folder / SEGMENTS, result, rules, speech, notes)
     for note in notes:
         print(f"note: {note}", file=sys.stderr)
-    names = (TABLE, SEGMENTS, RTTM, OVERLAY, VIEWER)
-    return [folder / name for name in names if (folder / name).exists()]
+    return [folder / name for name in OUTPUTS if (folder / name).exists()]

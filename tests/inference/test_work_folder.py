@@ -1,0 +1,149 @@
+"""A folder's stages without films: what fails leaves the results that were there, and nobody else's file is taken."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from avfusion.errors import AvfusionError, UsageError
+from avfusion.files import whole_file
+from avfusion.inference.work_folder import STATE, open_work_folder
+
+FIRST, SECOND = "media/film.bin", "result.txt"
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    path = tmp_path / "talk.mp4"
+    path.write_text("a film")
+    return path
+
+
+@pytest.fixture
+def folder(tmp_path: Path, source: Path) -> Path:
+    """With two finished stages."""
+    folder = tmp_path / "out"
+    run(folder, source)
+    return folder
+
+
+def writes(folder: Path, name: str, text: str) -> Callable[[], tuple[Mapping[str, Any], Sequence[Path]]]:
+    def work() -> tuple[Mapping[str, Any], Sequence[Path]]:
+        with whole_file(folder / name) as part:
+            part.write_text(text)
+        return {"text": text}, [folder / name]
+
+    return work
+
+
+def fails(*_: object) -> tuple[Mapping[str, Any], Sequence[Path]]:
+    raise AvfusionError("it failed")
+
+
+def run(
+    folder: Path, source: Path, first: int = 1, second: int = 1, at_first: Any = None, at_second: Any = None
+) -> str:
+    """Both stages; says which were kept."""
+    with open_work_folder(folder, source) as work:
+        work.do("first", {"n": first}, at_first or writes(folder, FIRST, f"film {first}"))
+        work.do("second", {"n": second}, at_second or writes(folder, SECOND, f"result {second}"))
+        return " ".join(name for name, record in work.stages.items() if record.kept)
+
+
+def texts(folder: Path) -> dict[str, str]:
+    return {name: (folder / name).read_text() for name in (FIRST, SECOND) if (folder / name).is_file()}
+
+
+@pytest.mark.parametrize("stage", ["first", "second"])
+@pytest.mark.parametrize("error", [AvfusionError("no"), UsageError("no"), KeyboardInterrupt(), OSError(28, "full")])
+def test_a_stage_that_fails_leaves_what_was_there(folder: Path, source: Path, stage: str, error: BaseException) -> None:
+    def work() -> tuple[Mapping[str, Any], Sequence[Path]]:
+        assert not (folder / SECOND).exists()  # meanwhile no old result stands beside new settings
+        raise error
+
+    with pytest.raises(type(error)):
+        run(folder, source, **{stage: 2, f"at_{stage}": work})
+    assert texts(folder) == {FIRST: "film 1", SECOND: "result 1"}
+    assert sorted(file.name for file in folder.iterdir()) == [".lock", "media", SECOND, STATE]
+    assert run(folder, source) == "first second"
+
+
+def test_after_a_stage_was_done_anew_what_followed_from_the_old_one_does_not_come_back(
+    folder: Path, source: Path
+) -> None:
+    with pytest.raises(AvfusionError, match="it failed"):
+        run(folder, source, first=2, at_second=fails)
+    assert texts(folder) == {FIRST: "film 2"}
+    assert run(folder, source, first=2) == "first"
+
+
+def test_a_source_that_was_replaced_by_something_useless_costs_no_result(folder: Path, source: Path) -> None:
+    source.write_text("no film any more")
+    with pytest.raises(AvfusionError, match="it failed"):
+        run(folder, source, at_first=fails)
+    assert texts(folder) == {FIRST: "film 1", SECOND: "result 1"}
+    assert run(folder, source) == ""  # another file: nothing is kept once it can be read
+    assert run(folder, source) == "first second"
+
+
+@pytest.mark.parametrize("name", [FIRST, SECOND])
+def test_damage_that_keeps_the_size_is_noticed(folder: Path, source: Path, name: str) -> None:
+    path = folder / name
+    path.write_text(path.read_text().replace("l", "x"))
+    assert run(folder, source) == ("" if name == FIRST else "first")
+    assert texts(folder) == {FIRST: "film 1", SECOND: "result 1"}
+
+
+def test_what_a_killed_run_left_half_written_or_set_aside_is_removed(folder: Path, source: Path) -> None:
+    (folder / f"{SECOND}.0123456789ab.part").write_text("half")
+    (folder / ".earlier").mkdir()
+    (folder / "mine.part").write_text("of somebody")
+    assert run(folder, source) == "first second"
+    assert sorted(file.name for file in folder.iterdir()) == [".lock", "media", "mine.part", SECOND, STATE]
+
+
+def test_a_run_that_was_killed_while_it_wrote_its_first_state_can_go_on(tmp_path: Path, source: Path) -> None:
+    folder = tmp_path / "out"
+    folder.mkdir()
+    (folder / ".lock").touch()
+    (folder / f"{STATE}.0123456789ab.part").write_text("{")
+    assert run(folder, source) == ""
+    assert run(folder, source) == "first second"
+
+
+def test_a_killed_run_is_known_by_the_stage_that_it_had_begun(folder: Path, source: Path) -> None:
+    with open_work_folder(folder, source) as work:
+        assert work.interrupted == ""
+    state = json.loads((folder / STATE).read_text())
+    (folder / STATE).write_text(json.dumps(state | {"begun": "second"}))
+    with open_work_folder(folder, source) as work:
+        assert work.interrupted == "second"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"seconds": "x"},
+        {"found": []},
+        {"files": {"../victim.txt": "0"}},
+        {"files": {"/victim.txt": "0"}},
+        {"files": {SECOND: 5}},
+        {"files": 3},
+    ],
+)
+def test_a_state_of_odd_values_is_told_and_touches_nothing(
+    folder: Path, source: Path, change: dict[str, object]
+) -> None:
+    victim = folder.parent / "victim.txt"
+    victim.write_text("keep me")
+    state = json.loads((folder / STATE).read_text())
+    state["stages"]["second"] |= change
+    (folder / STATE).write_text(json.dumps(state))
+    with pytest.raises(AvfusionError, match=r"state\.json is damaged; remove .* and run the same command again"):
+        run(folder, source, second=2)
+    assert victim.read_text() == "keep me"
+    assert texts(folder) == {FIRST: "film 1", SECOND: "result 1"}
