@@ -110,7 +110,7 @@ def facts_table(facts: Figures, config: Figures) -> str:
         rows.append(["level of the score", f"{moved}; set on {level['set_on']}"])
     if found := facts.get("validation"):
         words = in_words(found["average_precision"], found["average_precision_interval"])
-        rows.append(["AP there", f"{words} ({found['dataset'].get('name')} / {found['split']})"])
+        rows.append(["AP in validation", f"{words} ({found['dataset'].get('name')} / {found['split']})"])
     sources = [[one["name"], one["licence"], one["source"], one["use"]] for one in facts["data"]]
     return f"{markdown(['', ''], rows)}\n\n{markdown(['data', 'licence', 'source', 'use'], sources)}"
 

@@ -188,7 +188,8 @@ def as_text(report: dict[str, Any]) -> str:
         cells += [in_words(rows[what]["false_accept_rate"], None) for what in COMPARISONS]
         lines.append(f"| {name}, all | " + " | ".join(cells) + " |")
     few = {row["note"] for found in report["sets"].values() for row in found["comparisons"].values() if row["note"]}
-    return "\n".join([*lines, *(f"note: {note}" for note in sorted(few))])
+    notes = [f"note: {note}" for note in sorted(few)]
+    return "\n".join([*lines, *(["", *notes] if notes else [])])  # a line right behind a table would be a row of it
 
 
 if __name__ == "__main__":

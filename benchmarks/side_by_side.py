@@ -220,7 +220,7 @@ def as_text(report: dict[str, Any]) -> str:
             f" {in_words(row['auroc'], None)} | {accepted} |"
         )
     few = {row["note"] for row in report["cases"].values() if row["note"]}
-    lines.append(f'* against the heard frames of "{STILL}"; {report["pairs"]} pairs of {report["clips"]} clips')
+    lines.append(f'\n\\* against the heard frames of "{STILL}"; {report["pairs"]} pairs of {report["clips"]} clips')
     return "\n".join([*lines, *(f"note: {note}" for note in sorted(few))])
 
 
