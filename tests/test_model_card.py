@@ -90,7 +90,7 @@ def test_all_tables_of_the_card_are_filled_and_nothing_else_changes(
     for expected in (
         "1,234,567 parameters, 11.5 M multiply-adds a face-frame",
         "commit `abc123`, seed 0, epoch 7",
-        "| AP there | .500 (.400-.600) (d / val) |",
+        "| AP in validation | .500 (.400-.600) (d / val) |",
         "| LibriSpeech | CC BY 4.0 |",
         "| all: 3 talkers, 3 clips |",
         f"| {side_by_side.BOTH} | 3 |",
