@@ -51,7 +51,7 @@ def test_scores_count_where_there_is_sound() -> None:
     [
         ({"smooth_s": -0.1}, "--smooth=-0.1: expected seconds from 0 to 10"),
         ({"smooth_s": float("nan")}, "--smooth=nan"),
-        ({"threshold": 1.5}, "--threshold=1.5: expected a probability from 0 to 1"),
+        ({"threshold": 1.5}, "--threshold=1.5: expected a probability above 0, up to 1"),
         ({"shortest_frames": -1}, "--shortest-track=-1: expected a number from 0"),
         ({"audio_track": -2}, "--audio-track=-2"),
         ({"threads": -1}, "--threads=-1"),
