@@ -157,8 +157,7 @@ def load_tools(options: argparse.Namespace) -> tuple[TrainedModel, FaceFinder]:
             f"--detector-weights={options.detector_weights}: {detector.name} takes none; add --detector=yunet, or leave"
             " them out"
         )
-    of_file = options.detector_weights is not None and detector.name == "yunet"
-    return trained, FaceFinder(detector, sha256_of(options.detector_weights) if of_file else "")
+    return trained, FaceFinder(detector, sha256_of(options.detector_weights) if options.detector_weights else "")
 
 
 def attempt(video: Path, folder: Path, trained: TrainedModel, finder: FaceFinder, settings: Settings) -> Report:

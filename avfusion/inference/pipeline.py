@@ -243,7 +243,6 @@ class _Run:
             from avfusion.inference.outputs import write_outputs
 
             self._refuse_strangers()
-
             files = write_outputs(
                 result,
                 self.folder,

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from avfusion.errors import UsageError
 
 LONGEST_SMOOTHING_S = 10.0
-
-
 MOST_THREADS = 1024
 
 
