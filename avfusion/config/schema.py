@@ -76,6 +76,7 @@ class AugmentConfig:
     rotate_degrees: float = _number(0.0, low=0, high=90)  # tilt of the face, ± this
     stretch: float = _number(0.0, low=0, high=1)  # width against height, up to this share more or less
     warp: float = _number(0.0, low=0, high=0.2)  # smooth bending of the picture, by up to this share of its side
+    shake: float = _number(0.0, low=0, high=0.2)  # drift and tremble of the crop, by up to this share of its side
     gamma: float = _number(0.0, low=0, high=2)  # curve of the light: exponent 2 to the power of ± this
     occlusion: float = _number(0.0, low=0, high=1)  # probability of a box or bar in front of the face
     occlusion_area: list[float] = field(default_factory=lambda: [0.1, 0.3])  # share of the picture

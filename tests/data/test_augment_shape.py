@@ -11,6 +11,7 @@ import torch
 from avfusion.config import AugmentConfig
 from avfusion.data.augment.draws import Draws
 from avfusion.data.augment.picture import augment_crops
+from avfusion.data.augment.shake import shaken
 from avfusion.data.augment.shape import reshape_face
 
 Only = Callable[..., AugmentConfig]
@@ -102,3 +103,30 @@ def test_gamma_bends_the_light_between_black_and_white(only: Only) -> None:
         found.append(math.log2(exponent))
     assert -1.001 < min(found) < -0.5
     assert 0.5 < max(found) < 1.001
+
+
+def test_a_shaken_crop_wanders_about_its_place_within_its_bounds(only: Only) -> None:
+    """Read off the three spots of every frame: place and size as a share, tilt in radians, by at most the strength."""
+    strength = 0.05
+    wandered = []
+    for seed in range(20):
+        clips = [spot.expand(50, SIDE, SIDE) for spot in spots()[:2]]
+        centre, right = (places(reshape_face(clip, only(shake=strength), Draws(seed))) for clip in clips)
+        middle, arm = centre / SIDE, right - centre
+        size = np.log(np.hypot(*arm.T) / ARM)
+        tilt = np.arctan2(arm[:, 1], arm[:, 0])
+        told = np.column_stack([middle, size, tilt])
+        moves = shaken(50, strength, Draws(seed).of("shake")).numpy()
+        np.testing.assert_allclose(told, moves, atol=0.02)
+        wandered.append(told)
+    every = np.stack(wandered)
+    assert np.abs(every).max() < 2.5 * strength  # a smooth curve and a tremble run beyond the places drawn
+    assert np.all(np.abs(every).mean(axis=(0, 1)) > 0.1 * strength)
+    steps, spread = np.abs(np.diff(every, axis=1)).mean(), every.std(axis=1).mean()
+    assert steps < spread  # a drift, not noise from frame to frame
+
+
+def test_shaking_leaves_the_shape_that_is_drawn_beside_it(only: Only) -> None:
+    tilted = places(reshape_face(spots(), only(rotate_degrees=20.0), Draws(7)))[1]
+    both = places(reshape_face(spots(), only(rotate_degrees=20.0, shake=0.001), Draws(7)))[1]
+    np.testing.assert_allclose(both, tilted, atol=0.05)

@@ -1,4 +1,4 @@
-"""Picture: a clip is mirrored, moved, zoomed, reshaped, worsened and relit, all frames alike: motion is untouched.
+"""Picture: a clip is mirrored, moved, zoomed, reshaped, worsened and relit, all frames alike unless it is shaken.
 
 Shapes: ``T`` video frames of ``Y`` by ``X`` grey levels, float 0..1.
 """
@@ -19,7 +19,7 @@ from avfusion.data.augment.shape import reshape_face
 
 
 def augment_crops(crops: Tensor, config: AugmentConfig, draws: Draws) -> Tensor:
-    """Mirrors, shifts, zooms, reshapes, worsens and relights a clip; the whole clip moves as one.
+    """Mirrors, shifts, zooms, reshapes, worsens and relights a clip; all its frames alike, unless it is shaken.
 
     Args:
         crops: ``(T, Y, X)`` float 0..1.
