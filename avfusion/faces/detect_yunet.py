@@ -78,6 +78,6 @@ def check_weights(weights: Path, weights_sha256: str) -> None:
     elif start.lstrip().lower().startswith((b"<!doctype", b"<html")):
         what = "is a web page, not the weights"
     raise UsageError(
-        f"{weights} {what}: sha256 {found}, expected {weights_sha256}; download {YUNET_URL}, or give the sha256 of "
-        "your own weights with them"
+        f"{weights} {what}: sha256 {found}, expected {weights_sha256}; download {YUNET_URL} (from "
+        "Python weights_sha256 admits weights of your own)"
     )

@@ -114,19 +114,26 @@ class TrackReport:
     def lines(self) -> Iterator[str]:
         """The same for a reader, a line each; what did not happen is not told, but for the number of faces."""
         yield (
-            f"{self.tracks} face tracks ({self.track_frames} boxes) in {self.frames} frames, {len(self.cuts) + 1} "
-            f"shots; {self.looks} frames looked at"
+            f"{counted(self.tracks, 'face track')} ({counted(self.track_frames, 'box')}) in"
+            f" {counted(self.frames, 'frame')}, {counted(len(self.cuts) + 1, 'shot')}; {self.looks} looked at"
         )
         if self.missed_frames:
-            yield f"{self.missed_frames} boxes interpolated where the face was looked for and not found"
+            yield f"{counted(self.missed_frames, 'box')} interpolated where the face was looked for and not found"
         if self.short:
-            yield f"dropped {self.short} tracks shorter than {self.shortest_frames} frames ({self.short_frames} boxes)"
+            shortest, boxes = counted(self.shortest_frames, "frame"), counted(self.short_frames, "box")
+            yield f"dropped {counted(self.short, 'track')} shorter than {shortest} ({boxes})"
         if self.weak:
             yield (
-                f"dropped {self.weak} tracks with a mean confidence below {self.mean_confidence} "
-                f"({self.weak_frames} boxes)"
+                f"dropped {counted(self.weak, 'track')} with a mean confidence below {self.mean_confidence} "
+                f"({counted(self.weak_frames, 'box')})"
             )
         if self.split:
-            yield f"{self.split} tracks ended early: it was not clear whose face was whose"
+            yield f"{counted(self.split, 'track')} ended early: it was not clear whose face was whose"
         if self.uncertain:
-            yield f"left out {self.uncertain} single detections, too uncertain to begin a track"
+            yield f"left out {counted(self.uncertain, 'single detection')}, too uncertain to begin a track"
+
+
+def counted(number: int, noun: str) -> str:
+    """A number of things, in words that fit one as well: ``1 box``, ``2 boxes``."""
+    ending = "" if number == 1 else "es" if noun.endswith("x") else "s"
+    return f"{number} {noun}{ending}"

@@ -141,12 +141,19 @@ def load_tools(options: argparse.Namespace) -> tuple[TrainedModel, FaceFinder]:
     """
     import torch
 
-    from avfusion.faces.detect import LONGEST_SIDE_PX, open_detector
+    from avfusion.faces.detect import LONGEST_SIDE_PX, SMALLEST_SIDE_PX, YUNET_SHA256, YUNET_URL, open_detector
     from avfusion.files import sha256_of
     from avfusion.inference.pipeline import FaceFinder
     from avfusion.inference.trained import open_trained
     from avfusion.scoring import pick_device
 
+    if options.detector_size is not None and options.detector_size < SMALLEST_SIDE_PX:
+        raise UsageError(f"--detector-size={options.detector_size}: expected at least {SMALLEST_SIDE_PX} pixels")
+    if options.detector == "yunet" and options.detector_weights is None:
+        raise UsageError(
+            f"--detector=yunet needs its weights: download {YUNET_URL} (sha256 {YUNET_SHA256}) and give the file by"
+            " --detector-weights"
+        )
     if options.threads:
         torch.set_num_threads(options.threads)
     trained = open_trained(options.checkpoint, pick_device(options.device, option="device"))

@@ -25,13 +25,13 @@ from avfusion.faces.detect import Detector
 from avfusion.faces.track_records import DetectedTrack
 from avfusion.inference.crops import stored_crop_px, write_dataset
 from avfusion.inference.found_faces import find_faces, load_tracks, save_tracks
-from avfusion.inference.report import REPORT, Report, write_report
+from avfusion.inference.report import Report, write_report
 from avfusion.inference.result import Result, ScoredFace
 from avfusion.inference.scores import load_scores, save_scores, score_faces
 from avfusion.inference.settings import Settings
 from avfusion.inference.smoothing import only_where_heard, smoothed, window_frames
 from avfusion.inference.trained import TrainedModel
-from avfusion.inference.work_folder import WorkFolder, open_work_folder
+from avfusion.inference.work_folder import REPORT, WorkFolder, open_work_folder
 from avfusion.media.ingest import Ingested, ingest, read_ingested
 from avfusion.media.sound_clock import SILENT_PEAK
 
@@ -117,13 +117,13 @@ class _Run:
         del facts["settings"]["threads"]  # how fast, not what
         notes = (*film.notes, *self._notes(film, tracks, faces), *scores["notes"])
         result = self._result(film, tracks, notes, facts)
-        outputs = self._write_outputs(result)
+        outputs, notes_of_outputs = self._write_outputs(result)
         report = Report(
             name=self.name,
             num_frames=film.num_frames,
             num_faces=len(tracks),
             stages=self.work.stages,
-            notes=notes,
+            notes=(*notes, *notes_of_outputs),
             outputs=(*outputs, self.folder / REPORT),
         )
         write_report(self.folder, report, facts)
@@ -141,7 +141,8 @@ class _Run:
             )
             return {}, [film.video, film.audio, film.folder / "ingest.json"]
 
-        self.work.do("ingest", {"audio_track": self.settings.audio_track, "salvage": self.settings.salvage}, convert)
+        wanted = {"audio_track": self.settings.audio_track, "salvage": self.settings.salvage}
+        self.work.do("ingest", wanted, convert, (MEDIA,))
         film = read_ingested(self.folder / MEDIA)
         assert film is not None  # the stage has just written it, or it was found whole
         return film
@@ -156,7 +157,7 @@ class _Run:
             return {**counts, "cuts": cuts, "told": list(report.lines())}, [self.folder / FACES]
 
         wanted = self.finder.facts() | {"shortest_frames": self.settings.shortest_frames}
-        return self.work.do("faces", wanted, find)
+        return self.work.do("faces", wanted, find, (FACES,))
 
     def _cut(self, film: Ingested) -> dict[str, Any]:
         crop_px = stored_crop_px(self.trained.config.data)
@@ -168,7 +169,7 @@ class _Run:
                 self.folder / DATASET, film, tracks, self.name, crop_px, command
             )
 
-        return self.work.do("crops", {"crop_size": crop_px, "video_id": self.name}, cut)
+        return self.work.do("crops", {"crop_size": crop_px, "video_id": self.name}, cut, (DATASET,))
 
     def _score(self) -> dict[str, Any]:
         def score() -> tuple[dict[str, Any], list[Path]]:
@@ -181,7 +182,8 @@ class _Run:
             save_scores(self.folder / SCORES, scores)
             return {"notes": [note] if note else []}, [self.folder / SCORES]
 
-        return self.work.do("scores", {"model": self.trained.sha256, "device": self.trained.device.type}, score)
+        wanted = {"model": self.trained.sha256, "device": self.trained.device.type}
+        return self.work.do("scores", wanted, score, (SCORES,))
 
     def _notes(self, film: Ingested, tracks: Sequence[DetectedTrack], faces: dict[str, Any]) -> list[str]:
         """What a user should know beside what ingest tells."""
@@ -221,29 +223,13 @@ class _Run:
             facts=facts,
         )
 
-    def _refuse_strangers(self) -> None:
-        """What this command made before is set aside by now; a file of such a name is somebody else's.
+    def _write_outputs(self, result: Result) -> tuple[list[Path], list[str]]:
+        from avfusion.inference.outputs import OUTPUTS, write_outputs
 
-        Raises:
-            UsageError: there is one.
-        """
-        from avfusion.inference.outputs import OUTPUTS
-
-        there = [name for name in OUTPUTS if (self.folder / name).exists()]
-        if there and self.work.interrupted != "outputs":
-            raise UsageError(
-                f"{self.folder / there[0]} was not made by this command and would be replaced; move it away, or choose"
-                " another folder by --out"
-            )
-
-    def _write_outputs(self, result: Result) -> list[Path]:
         chosen = self.settings
 
         def write() -> tuple[dict[str, Any], list[Path]]:
-            from avfusion.inference.outputs import write_outputs
-
-            self._refuse_strangers()
-            files = write_outputs(
+            files, notes = write_outputs(
                 result,
                 self.folder,
                 self.trained.model,
@@ -253,7 +239,8 @@ class _Run:
                 overlay=chosen.overlay,
                 viewer=chosen.viewer,
             )
-            return {"files": [file.relative_to(self.folder).as_posix() for file in files]}, files
+            names = [file.relative_to(self.folder).as_posix() for file in files]
+            return {"files": names, "notes": notes}, files
 
         wanted = {
             "smooth_s": chosen.smooth_s,
@@ -261,7 +248,8 @@ class _Run:
             "overlay": chosen.overlay,
             "viewer": chosen.viewer,
         }
-        return [self.folder / file for file in self.work.do("outputs", wanted, write)["files"]]
+        found = self.work.do("outputs", wanted, write, (*OUTPUTS, REPORT))
+        return [self.folder / file for file in found["files"]], found["notes"]
 
 
 def _heard(film: Ingested) -> tuple[int, int]:

@@ -14,9 +14,8 @@ import numpy as np
 import avfusion
 from avfusion.clock import VIDEO_HZ
 from avfusion.files import whole_text_file
-from avfusion.inference.work_folder import StageRecord
+from avfusion.inference.work_folder import REPORT, StageRecord
 
-REPORT = "report.json"
 FORMAT_VERSION = 1
 
 

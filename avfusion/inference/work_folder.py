@@ -4,7 +4,7 @@
 for byte as it left them, and every stage before it was kept; else it and all that follow are done anew. So a killed run
 goes on where it stopped, and another setting costs what depends on it. What is to be replaced is set aside
 (``.earlier``) until the stage that replaces it has succeeded: where that one fails, all is as it was. The folder of
-another video is refused.
+another video is refused, and so is a file that no stage left where one is to be written.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from avfusion.errors import AvfusionError, UsageError
 from avfusion.files import PART, lock, place_of, sha256_of, whole_text_file
 
 STATE, LOCK, EARLIER = "state.json", ".lock", ".earlier"
+REPORT = "report.json"  # written after the last stage: goes with the results of all
 FORMAT_VERSION = 2  # raised when a stage's rule changes: what was done by the old one is done anew
 
 
@@ -57,29 +58,33 @@ class WorkFolder:
         folder: where everything lies.
         stages: those that are done or kept in this run, in order.
         renewed: whether what lay there was made from an earlier state of the same file, and is done anew.
-        interrupted: the stage at which a run was killed, whose files may lie there without a record; else empty.
+        interrupted: stages in which runs were killed: their files may lie there without a record.
     """
 
     def __init__(self, folder: Path, source: Path) -> None:
         self.folder = folder
         self.stages: dict[str, StageRecord] = {}
         self._source = _identity(source)
-        self.interrupted = ""
+        self.interrupted: set[str] = set()
         self._theirs = self._source  # of what lay there
         self._before, self.renewed = self._read(source)
         self._sweep()
         self._first = True  # no stage was done anew in this run
 
-    def do(self, name: str, settings: Mapping[str, Any], work: Work) -> dict[str, Any]:
+    def do(self, name: str, settings: Mapping[str, Any], work: Work, places: Sequence[str]) -> dict[str, Any]:
         """Keeps a stage, or does it.
 
         Args:
             name: of the stage; stages come in the same order in every run.
             settings: everything that decides its result, but for the stages before; ready for JSON.
             work: does it, and gives what was found (ready for JSON) and the files that it wrote.
+            places: files and folders of the folder that it writes to.
 
         Returns:
             What was found.
+
+        Raises:
+            UsageError: somebody else's file lies at one of the places.
         """
         wanted = json.loads(json.dumps(settings))
         record = self._before.get(name)
@@ -89,6 +94,7 @@ class WorkFolder:
             return record.found
         first, self._first = self._first, False
         with self._set_aside(name, can_return=first):
+            self._refuse_strangers(name, places)
             wall_s, cpu_s = time.perf_counter(), time.process_time()
             found, files = work()
             self.stages[name] = StageRecord(
@@ -98,8 +104,26 @@ class WorkFolder:
                 seconds=time.perf_counter() - wall_s,
                 cpu_seconds=time.process_time() - cpu_s,
             )
+            self.interrupted.discard(name)
             self._write()
         return self.stages[name].found
+
+    def _refuse_strangers(self, name: str, places: Sequence[str]) -> None:
+        """What stages left is set aside by now; what still lies there is somebody else's.
+
+        Raises:
+            UsageError: there is such a file.
+        """
+        if name in self.interrupted:
+            return
+        for place in places:
+            at = self.folder / place
+            inside = sorted(file for file in at.rglob("*") if not file.is_dir()) if at.is_dir() else [at]
+            if inside and (inside[0].exists() or inside[0].is_symlink()):
+                raise UsageError(
+                    f"{inside[0]} was not made by this command and would be replaced; move it away, or choose another"
+                    " folder by --out"
+                )
 
     @contextmanager
     def _set_aside(self, name: str, *, can_return: bool) -> Iterator[None]:
@@ -113,7 +137,8 @@ class WorkFolder:
         gone = {known: record for known, record in self._before.items() if known not in self.stages}
         self._before = {}
         self._write(begun=name)  # first: without its record a file is no result
-        aside = [file for record in gone.values() for file in record.files if (self.folder / file).is_file()]
+        results = [file for record in gone.values() for file in record.files] + ([REPORT] if gone else [])
+        aside = [file for file in results if (self.folder / file).is_file()]
         for file in aside:
             _move(self.folder / file, self.folder / EARLIER / file)
         try:
@@ -159,7 +184,7 @@ class WorkFolder:
                 for fields in content["stages"].values():
                     fields["files"] = dict.fromkeys(fields["files"], "")
             stages = {name: _record(fields) for name, fields in content["stages"].items()}
-            self.interrupted = str(content.get("begun", ""))
+            self.interrupted = set(content.get("begun", []))
             same_name, same_path = theirs["name"] == self._source["name"], theirs["path"] == self._source["path"]
             same_file = all(theirs[key] == self._source[key] for key in ("size_bytes", "modified_ns"))
         except (ValueError, KeyError, TypeError, AttributeError) as error:
@@ -184,7 +209,8 @@ class WorkFolder:
             del record["kept"]
         with whole_text_file(self.folder / STATE) as file:
             known = source or self._source
-            content = {"format_version": FORMAT_VERSION, "source": known, "stages": stages, "begun": begun}
+            unfinished = sorted({*self.interrupted, *([begun] if begun else [])})
+            content = {"format_version": FORMAT_VERSION, "source": known, "stages": stages, "begun": unfinished}
             file.write(json.dumps(content, indent=1) + "\n")
 
 
@@ -200,15 +226,22 @@ def open_work_folder(folder: Path, source: Path) -> Iterator[WorkFolder]:
         UsageError: it cannot be made, another run is at work there, or it holds something else.
         AvfusionError: its state is damaged.
     """
+    ours = not folder.exists() or (folder / LOCK).exists()
     try:
         folder.mkdir(parents=True, exist_ok=True)
         mark = (folder / LOCK).open("a", encoding="utf-8")
     except OSError as error:
-        raise UsageError(f"{folder}: cannot be made ({error.strerror}); give another folder by --out") from error
+        raise UsageError(f"{folder}: cannot be written ({error.strerror}); give another folder by --out") from error
     with mark:
         if lock(mark) is False:
             raise UsageError(f"{folder}: another run is at work there; wait for its end, or give another by --out")
-        yield WorkFolder(folder, source)
+        try:
+            work = WorkFolder(folder, source)
+        except AvfusionError:
+            if not ours:
+                (folder / LOCK).unlink(missing_ok=True)  # nothing of us stays in a folder that was refused
+            raise
+        yield work
 
 
 def _record(fields: Mapping[str, Any]) -> StageRecord:

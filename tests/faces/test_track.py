@@ -7,7 +7,15 @@ import pytest
 
 from avfusion.errors import UsageError
 from avfusion.faces.track import track_faces
-from avfusion.faces.track_records import BETWEEN, DETECTED, MISSED, DetectedTrack, TrackReport, TrackSettings
+from avfusion.faces.track_records import (
+    BETWEEN,
+    DETECTED,
+    MISSED,
+    DetectedTrack,
+    TrackReport,
+    TrackSettings,
+    counted,
+)
 from tests.faces.planted import SIDE, Person, Stage
 
 CROSSING = {
@@ -102,7 +110,7 @@ def test_short_tracks_are_dropped_and_counted_or_kept() -> None:
     tracks, report = tracked(stage)
     assert [t.num_frames for t in tracks] == [60]
     assert (report.short, report.short_frames) == (1, 9)
-    assert "dropped 1 tracks shorter than 10 frames (9 boxes)" in report.lines()
+    assert "dropped 1 track shorter than 10 frames (9 boxes)" in report.lines()
     tracks, report = tracked(stage, TrackSettings(shortest_frames=0))
     assert sorted(t.num_frames for t in tracks) == [9, 60]
     assert report.short == 0
@@ -136,7 +144,7 @@ def test_no_face_and_short_films_give_no_track(num_frames: int) -> None:
     tracks, report = tracked(Stage([], num_frames))
     assert not tracks
     assert report.frames == num_frames
-    assert next(iter(report.lines())).startswith(f"0 face tracks (0 boxes) in {num_frames} frames")
+    assert next(iter(report.lines())).startswith(f"0 face tracks (0 boxes) in {counted(num_frames, 'frame')},")
 
 
 def test_a_film_of_one_frame_has_a_track_of_one_frame() -> None:

@@ -192,7 +192,7 @@ def test_a_face_of_two_frames_is_told_or_kept_on_demand(tmp_path: Path) -> None:
     film = write_film(tmp_path / "brief.mp4", [Face(60, first=18, last=20)], num_frames=40)
     report = run(film, tmp_path / "brief")
     assert report.num_faces == 0
-    assert any(note.startswith("dropped 1 tracks shorter than 10 frames") for note in report.notes)
+    assert any(note.startswith("dropped 1 track shorter than 10 frames") for note in report.notes)
     settings = Settings(smooth_s=0.4, shortest_frames=0, overlay=False, viewer=False)
     report = run(film, tmp_path / "brief", planted(Watcher()), settings)
     assert report.num_faces == 1

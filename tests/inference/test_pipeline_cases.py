@@ -186,7 +186,7 @@ def test_track_cases_end_in_tables_that_hold_what_was_found(
     report: dict[str, Any] = json.loads((tmp_path / name / "report.json").read_text(encoding="utf-8"))
     assert report["faces"] == len(lengths)
     if name == "face_9_frames_only":
-        assert "dropped 1 tracks shorter than 10 frames (9 boxes)" in report["notes"]
+        assert "dropped 1 track shorter than 10 frames (9 boxes)" in report["notes"]
 
 
 def test_m15_names_with_any_letters_keep_them(shared: Path, tmp_path: Path, in_the_flash: FaceFinder) -> None:

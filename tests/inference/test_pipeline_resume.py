@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import os
 import sys
@@ -21,7 +22,7 @@ from avfusion.inference.pipeline import FaceFinder, run_video
 from avfusion.inference.report import Report
 from avfusion.inference.settings import Settings
 from avfusion.inference.trained import TrainedModel
-from avfusion.inference.work_folder import LOCK, STATE, open_work_folder
+from avfusion.inference.work_folder import LOCK, REPORT, STATE, open_work_folder
 from avfusion.media.ingest_writer import IngestWriter
 from tests.inference.painted import PAINTED, Face, RedDetector, Watcher, planted, small, untrained, write_film
 
@@ -183,7 +184,7 @@ def test_a_strangers_folder_and_a_run_at_work_are_left_alone(film: Path, tmp_pat
         run(film, tmp_path / "mine")
     assert (tmp_path / "mine" / "thesis.txt").read_text() == "years of work"
     (tmp_path / "file").touch()
-    with pytest.raises(UsageError, match="cannot be made"):
+    with pytest.raises(UsageError, match="cannot be written"):
         run(film, tmp_path / "file")
     with open_work_folder(tmp_path / "busy", film), pytest.raises(UsageError, match="another run is at work there"):
         run(film, tmp_path / "busy")
@@ -242,14 +243,19 @@ def test_what_the_options_no_longer_ask_for_does_not_stay(
 ) -> None:
     """An overlay of other scores must not lie beside a table of these."""
 
-    def with_overlay(result: Any, folder: Path, *args: Any, overlay: bool, **kwargs: Any) -> list[Path]:
+    def with_overlay(result: Any, folder: Path, *args: Any, overlay: bool, **kwargs: Any) -> Any:
         files = [folder / "scores.csv", *([folder / "overlay.mp4"] if overlay else [])]
         for file in files:
             file.write_text("x")
-        return files
+        return files, ["the overlay is plain"] if overlay else []
 
     monkeypatch.setattr("avfusion.inference.outputs.write_outputs", with_overlay)
-    assert len(run(film, tmp_path / "out", Settings(viewer=False)).outputs) == 3
-    assert len(run(film, tmp_path / "out", QUICK).outputs) == 2
+    drawn = run(film, tmp_path / "out", Settings(viewer=False))
+    assert len(drawn.outputs) == 3
+    assert "the overlay is plain" in drawn.notes
+    assert "the overlay is plain" in json.loads((tmp_path / "out" / REPORT).read_text())["notes"]
+    plain = run(film, tmp_path / "out", QUICK)
+    assert len(plain.outputs) == 2
+    assert "the overlay is plain" not in plain.notes
     assert not (tmp_path / "out" / "overlay.mp4").exists()
     assert pipeline.MEDIA in {path.name for path in (tmp_path / "out").iterdir()}

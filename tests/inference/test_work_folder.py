@@ -49,8 +49,8 @@ def run(
 ) -> str:
     """Both stages; says which were kept."""
     with open_work_folder(folder, source) as work:
-        work.do("first", {"n": first}, at_first or writes(folder, FIRST, f"film {first}"))
-        work.do("second", {"n": second}, at_second or writes(folder, SECOND, f"result {second}"))
+        work.do("first", {"n": first}, at_first or writes(folder, FIRST, f"film {first}"), ("media",))
+        work.do("second", {"n": second}, at_second or writes(folder, SECOND, f"result {second}"), (SECOND,))
         return " ".join(name for name, record in work.stages.items() if record.kept)
 
 
@@ -117,11 +117,61 @@ def test_a_run_that_was_killed_while_it_wrote_its_first_state_can_go_on(tmp_path
 
 def test_a_killed_run_is_known_by_the_stage_that_it_had_begun(folder: Path, source: Path) -> None:
     with open_work_folder(folder, source) as work:
-        assert work.interrupted == ""
+        assert work.interrupted == set()
     state = json.loads((folder / STATE).read_text())
-    (folder / STATE).write_text(json.dumps(state | {"begun": "second"}))
+    (folder / STATE).write_text(json.dumps(state | {"begun": ["second"]}))
     with open_work_folder(folder, source) as work:
-        assert work.interrupted == "second"
+        assert work.interrupted == {"second"}
+
+
+def test_a_strangers_file_where_a_stage_writes_is_refused_before_anything_is_lost(folder: Path, source: Path) -> None:
+    mine = folder / "media" / "mine.txt"
+    mine.write_text("years of work")
+    with pytest.raises(UsageError, match=r"mine\.txt was not made by this command and would be replaced; move it away"):
+        run(folder, source, first=2)
+    assert texts(folder) == {FIRST: "film 1", SECOND: "result 1"}
+    assert run(folder, source) == "first second"
+    assert mine.read_text() == "years of work"
+    mine.unlink()
+    assert run(folder, source, first=2) == ""
+
+
+def test_what_a_killed_stage_left_is_no_strangers_however_long_ago(folder: Path, source: Path) -> None:
+    """Killed in the second stage, then in the first: what the second had begun is still known as ours."""
+    state = json.loads((folder / STATE).read_text())
+    (folder / STATE).write_text(json.dumps(state | {"stages": {}, "begun": ["second"]}))
+    (folder / FIRST).unlink()
+    begun = []
+
+    def looks() -> tuple[Mapping[str, Any], Sequence[Path]]:
+        begun.extend(json.loads((folder / STATE).read_text())["begun"])
+        raise AvfusionError("killed")
+
+    with pytest.raises(AvfusionError, match="killed"):
+        run(folder, source, at_first=looks)
+    assert begun == ["first", "second"]
+    assert run(folder, source) == ""
+    assert texts(folder) == {FIRST: "film 1", SECOND: "result 1"}
+    assert json.loads((folder / STATE).read_text())["begun"] == []
+
+
+def test_a_report_goes_with_the_results_it_tells_of(folder: Path, source: Path) -> None:
+    report = folder / "report.json"
+    report.write_text("{}")
+    with pytest.raises(AvfusionError, match="it failed"):
+        run(folder, source, second=2, at_second=fails)
+    assert report.read_text() == "{}"
+    run(folder, source, second=2)
+    assert not report.exists()
+
+
+def test_a_folder_that_is_refused_stays_as_it_was(tmp_path: Path, source: Path) -> None:
+    mine = tmp_path / "mine"
+    mine.mkdir()
+    (mine / "thesis.txt").write_text("years of work")
+    with pytest.raises(UsageError, match="holds files that are no result"):
+        run(mine, source)
+    assert [file.name for file in mine.iterdir()] == ["thesis.txt"]
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,6 @@ Each appears whole or not at all.
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import torch
@@ -38,7 +37,7 @@ def write_outputs(
     dataset_root: Path,
     overlay: bool = True,
     viewer: bool = True,
-) -> list[Path]:
+) -> tuple[list[Path], list[str]]:
     """Writes the outputs; those of an earlier run that this one does not write are removed.
 
     Args:
@@ -52,7 +51,7 @@ def write_outputs(
         viewer: whether to make ``viewer.html``.
 
     Returns:
-        The files that were written, the overlay and the viewer last.
+        The files that were written, the overlay and the viewer last; and what a user should know of them.
 
     Raises:
         AvfusionError: the film or the dataset cannot be read.
@@ -76,6 +75,4 @@ def write_outputs(
 
         notes += write_film_viewer(folder / VIEWER, result, speech, model, config, device, dataset_root)
     write_segments(folder / SEGMENTS, result, rules, speech, notes)
-    for note in notes:
-        print(f"note: {note}", file=sys.stderr)
-    return [folder / name for name in OUTPUTS if (folder / name).exists()]
+    return [folder / name for name in OUTPUTS if (folder / name).exists()], notes
