@@ -1,6 +1,6 @@
 """Does a face that hears its own voice score higher than one that hears nothing, somebody else, or itself too late?
 
-python benchmarks/own_voice.py CLIPS [--checkpoint=FILE] [--out=JSON] [--seen=corpus/talker,...|none]
+python benchmarks/own_voice.py CLIPS [--checkpoint=FILE] [--out=JSON] [--seen=corpus/talker,...|none] [--lags=CSV]
 
 The bar: what the published LR-ASD weights reach on the same 76 clips of 21 talkers (CLIPS/clips.csv but for lrw_ar,
 grid/s1 and what never speaks; the first 4 s). Each clip is scored four times: with its own sound, with silence, with
@@ -58,11 +58,12 @@ def main() -> None:
     parser.add_argument("clips", type=Path, metavar="CLIPS", help="folder with clips.csv and boxes.csv")
     parser.add_argument("--checkpoint", type=Path, help="of a run, or released weights (default: the package's)")
     parser.add_argument("--seen", help="talkers it was trained or chosen on, corpus/talker with commas; none")
+    parser.add_argument("--lags", type=Path, metavar="CSV", help="lags to take out first (data_prep.find_lags)")
     parser.add_argument("--out", type=Path, metavar="JSON", help="where to write the figures")
     parser.add_argument("--resamples", type=int, default=1000, help="of the intervals (default: 1000)")
     options = parser.parse_args()
     asked = ask(options.checkpoint)
-    clips = read_talking(options.clips, SECONDS)
+    clips = read_talking(options.clips, SECONDS, lags=options.lags)
     seen = seen_talkers(asked, clips, options.seen)
     report = asked.record() | figures(asked, clips, seen, options.resamples)
     print(as_text(report))

@@ -34,6 +34,7 @@ from avfusion.released import require_released
 from avfusion.robustness.clips import cut
 from avfusion.scoring import pick_device, score_tracks
 from avfusion.tracks import FaceTrack
+from data_prep.clip_tables import read_lags
 from data_prep.source_clips import ClipDecoder, ClipEntry, DecodedClip, list_clips
 
 CROP_SIZE = 112
@@ -84,18 +85,22 @@ def wanted_clips(folder: Path, splits: Collection[str] = ()) -> list[ClipEntry]:
     ]
 
 
-def read_talking(folder: Path, seconds: float, splits: Collection[str] = ()) -> list[TalkingClip]:
+def read_talking(
+    folder: Path, seconds: float, splits: Collection[str] = (), lags: Path | None = None
+) -> list[TalkingClip]:
     """Reads the beginnings of :func:`wanted_clips`, those that have a sound.
 
     Args:
         folder: with ``clips.csv`` and ``boxes.csv``.
         seconds: how much of each clip.
         splits: these only; empty for all.
+        lags: table of the talkers' lags, which are taken out first.
 
     Raises:
-        UsageError: the folder holds none, or of one talker only.
+        UsageError: the folder holds none, or of one talker only; the table is wrong.
     """
-    decoder, frames = ClipDecoder(CROP_SIZE, CROP_SCALE), round(seconds * VIDEO_HZ)
+    decoder = ClipDecoder(CROP_SIZE, CROP_SCALE, {} if lags is None else read_lags(lags))
+    frames = round(seconds * VIDEO_HZ)
     wanted = tqdm(wanted_clips(folder, splits), desc="clips", unit="clip", disable=None)
     clips = [_first(entry, decoder.decode(entry), frames) for entry in wanted]
     talking = [clip for clip in clips if np.abs(clip.decoded.audio).max(initial=0.0) >= SILENT_PEAK]

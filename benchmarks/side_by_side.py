@@ -63,6 +63,7 @@ def main() -> None:
     parser.add_argument("--checkpoint", type=Path, help="of a run, or released weights (default: the package's)")
     parser.add_argument("--talkers", choices=["test", "unseen"], default="test", help="whose clips (default: test)")
     parser.add_argument("--seen", help="talkers it was trained or chosen on, corpus/talker with commas; none")
+    parser.add_argument("--lags", type=Path, metavar="CSV", help="lags to take out first (data_prep.find_lags)")
     parser.add_argument("--pairs", type=int, default=120, help="at most this many pairs of clips (default: 120)")
     parser.add_argument("--out", type=Path, metavar="JSON", help="where to write the figures")
     parser.add_argument("--resamples", type=int, default=1000, help="of the intervals (default: 1000)")
@@ -70,7 +71,9 @@ def main() -> None:
     if options.pairs < 1:
         raise UsageError(f"--pairs={options.pairs}: expected at least 1")
     asked = ask(options.checkpoint)
-    read = read_talking(options.clips, SECONDS, splits=("test",) if options.talkers == "test" else ())
+    read = read_talking(
+        options.clips, SECONDS, splits=("test",) if options.talkers == "test" else (), lags=options.lags
+    )
     clips = [clip for clip in read if clip.decoded.speaking.any()]
     seen = seen_talkers(asked, clips, options.seen)
     if options.talkers == "unseen":

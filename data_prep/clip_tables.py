@@ -3,6 +3,7 @@
     clips.csv    path,corpus,talker,split and more: which clips there are (paths relative to the folder)
     boxes.csv    path,frame,x1,y1,x2,y2 and more: the face's box in pixels; a row every few frames is enough
     X.align      beside a clip: start, end in 1/25000 s and the word, ``sil`` and ``sp`` for none
+    lags.csv     talker,lag_ms and more: by how much a talker's sound comes after the picture (data_prep.find_lags)
 
 What is wrong in them is told with file, line, what was found and what was expected.
 """
@@ -23,6 +24,8 @@ SPLITS = ("train", "val", "test")
 ALIGN_UNITS_PER_S = 25_000
 CLIP_COLUMNS = ("path", "corpus", "talker", "split")
 BOX_COLUMNS = ("path", "frame", "x1", "y1", "x2", "y2")
+LAG_COLUMNS = ("talker", "lag_ms")
+FARTHEST_LAG_MS = 1000
 BOXES_FORMAT = "path,frame,x1,y1,x2,y2 (path relative to the folder, frame counted from 0, box in pixels)"
 
 
@@ -97,6 +100,31 @@ def read_word_times(path: Path) -> list[tuple[float, float]]:
         if word not in ("sil", "sp"):
             words.append((start / ALIGN_UNITS_PER_S, end / ALIGN_UNITS_PER_S))
     return words
+
+
+def read_lags(path: Path) -> dict[str, int]:
+    """Reads a table of lags.
+
+    Returns:
+        For each talker (``corpus/talker``) by how many milliseconds the sound comes late; negative: early.
+
+    Raises:
+        UsageError: a row is wrong, or a talker has two.
+    """
+    lags: dict[str, int] = {}
+    for line, row in _rows(path, LAG_COLUMNS):
+        try:
+            lag_ms = int(row["lag_ms"])
+        except ValueError as error:
+            raise UsageError(
+                f"{path}, line {line}: lag_ms is {row['lag_ms']!r}, expected whole milliseconds"
+            ) from error
+        if abs(lag_ms) > FARTHEST_LAG_MS:
+            raise UsageError(f"{path}, line {line}: lag_ms is {lag_ms}, expected at most {FARTHEST_LAG_MS} either way")
+        if row["talker"] in lags:
+            raise UsageError(f"{path}, line {line}: a second lag of talker {row['talker']}, expected one")
+        lags[row["talker"]] = lag_ms
+    return lags
 
 
 def _rows(path: Path, columns: tuple[str, ...]) -> Iterator[tuple[int, dict[str, str]]]:

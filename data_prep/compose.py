@@ -36,6 +36,7 @@ from avfusion.errors import AvfusionError, CommandParser, UsageError, run_comman
 from avfusion.faces.crop import CROP_SCALE
 from avfusion.files import whole_file
 from avfusion.media.audio import num_samples_of, read_audio
+from data_prep.clip_tables import read_lags
 from data_prep.source_clips import ClipDecoder, ClipEntry, list_clips
 
 SOUND_SUFFIXES = (".flac", ".wav", ".ogg", ".mp3")
@@ -75,6 +76,9 @@ def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
         "--overlaps", type=int, default=0, help="rounds of four scenes of two voices at once per set (default: 0)"
     )
     parser.add_argument(
+        "--lags", type=Path, metavar="CSV", help="lags of the talkers' sound, to be taken out (data_prep.find_lags)"
+    )
+    parser.add_argument(
         "--val-to-train",
         action="store_true",
         help="talkers of val are learnt from as well: for a last training, whose settings were chosen on them before",
@@ -98,6 +102,7 @@ def compose_dataset(options: argparse.Namespace, command: str) -> None:
     entries = _chosen(listed, options.corpora, options.limit)
     if options.val_to_train:
         entries = [replace(entry, split="train" if entry.split == "val" else entry.split) for entry in entries]
+    lags_ms = read_lags(options.lags) if options.lags is not None else {}
     voices = _split_voices(options.speech)
     noises = _split_noises(options.noise)
     settings = {
@@ -107,12 +112,14 @@ def compose_dataset(options: argparse.Namespace, command: str) -> None:
         "clips": _digest([f"{entry.clip_id} {entry.split}" for entry in entries]),
         "sounds": _digest([str(sorted(voices.items())), str(sorted(noises.items()))]),
         **({"overlaps": options.overlaps} if options.overlaps else {}),
+        **({"lags": _digest([f"{talker} {lag}" for talker, lag in sorted(lags_ms.items())])} if lags_ms else {}),
     }
     writer = PreparedWriter(options.out, options.out.resolve().name, command, options.crop_size, settings)
     if writer.is_finished:
         print(f"{options.out} is finished already: {len(writer.scenes)} scenes")
         return
-    clips, soundless = _source_clips(entries, writer, options.crop_size)
+    decoder = ClipDecoder(options.crop_size, CROP_SCALE, lags_ms)
+    clips, soundless = _source_clips(entries, writer, decoder)
     recipes = plan_scenes([clip.facts for clip in clips.values()], voices, noises, options.seed, options.overlaps)
     if options.overlaps and not any(recipe.role == "overlap" for recipe in recipes):
         raise UsageError(
@@ -191,14 +198,13 @@ def _sound_files(folder: Path, what: str, min_s: float) -> list[Path]:
 
 
 def _source_clips(
-    entries: Sequence[ClipEntry], writer: PreparedWriter, crop_size: int
+    entries: Sequence[ClipEntry], writer: PreparedWriter, decoder: ClipDecoder
 ) -> tuple[dict[str, SourceClip], list[str]]:
     """Crops every clip that has a sound stream, or takes up what an earlier run has cropped.
 
     Returns:
         The clips by id, and the ids of those without a sound stream.
     """
-    decoder = ClipDecoder(crop_size, CROP_SCALE)
     clips: dict[str, SourceClip] = {}
     soundless = []
     for entry in tqdm(entries, desc="clips", unit="clip", disable=None):

@@ -7,6 +7,7 @@ Beside a clip ``X.align`` may give its words; otherwise its voice is detected. T
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -130,10 +131,15 @@ class ClipDecoder:
     Args:
         crop_size: height and width ``S`` of the crops.
         crop_scale: side of the crop in units of the box's longer side.
+        lags_ms: of a talker's clips (``corpus/talker``), by how much the sound comes after the picture; it is moved
+            back, and what is said with it. Others stay as they are.
+        voices: whether to find when the face speaks; else it is said to be silent.
     """
 
-    def __init__(self, crop_size: int, crop_scale: float) -> None:
-        self.crop_size, self.crop_scale = crop_size, crop_scale
+    def __init__(
+        self, crop_size: int, crop_scale: float, lags_ms: Mapping[str, int] | None = None, *, voices: bool = True
+    ) -> None:
+        self.crop_size, self.crop_scale, self.lags_ms, self.voices = crop_size, crop_scale, lags_ms or {}, voices
         self._detector: Any = None
 
     def decode(self, entry: ClipEntry) -> DecodedClip:
@@ -149,15 +155,19 @@ class ClipDecoder:
         )
         crops = crop_faces(video.frames, boxes_px, self.crop_size, self.crop_scale)
         fractions = np.clip(boxes_px / np.array([width, height, width, height]), 0.0, 1.0).astype(np.float32)
-        speaking = self._speaking(entry.path, video.audio, len(crops))
-        return DecodedClip(crops, fractions, video.audio, speaking, video.has_audio)
+        lag_ms = self.lags_ms.get(entry.talker, 0)
+        audio = moved_back(video.audio, lag_ms)
+        speaking = self._speaking(entry.path, audio, len(crops), lag_ms)
+        return DecodedClip(crops, fractions, audio, speaking, video.has_audio)
 
-    def _speaking(self, path: Path, audio: NDArray[np.float32], num_frames: int) -> NDArray[np.bool_]:
-        if np.abs(audio).max(initial=0.0) < SILENT_PEAK:
+    def _speaking(self, path: Path, audio: NDArray[np.float32], num_frames: int, lag_ms: int) -> NDArray[np.bool_]:
+        if not self.voices or np.abs(audio).max(initial=0.0) < SILENT_PEAK:
             return np.zeros(num_frames, dtype=np.bool_)
         align = path.with_suffix(".align")
-        intervals_s = read_word_times(align) if align.is_file() else self._detect_voice(path, audio)
-        return active_frames(intervals_s, num_frames)
+        if not align.is_file():
+            return active_frames(self._detect_voice(path, audio), num_frames)
+        late_s = lag_ms / 1000
+        return active_frames([(start - late_s, end - late_s) for start, end in read_word_times(align)], num_frames)
 
     def _detect_voice(self, path: Path, audio: NDArray[np.float32]) -> list[tuple[float, float]]:
         """Stretches of speech in seconds, by silero-vad."""
@@ -176,3 +186,16 @@ class ClipDecoder:
             torch.from_numpy(audio), self._detector, sampling_rate=SAMPLE_RATE, speech_pad_ms=0
         )
         return [(s["start"] / SAMPLE_RATE - DETECTOR_DELAY_S, s["end"] / SAMPLE_RATE) for s in stretches]
+
+
+def moved_back(audio: NDArray[np.float32], lag_ms: int) -> NDArray[np.float32]:
+    """A sound ``(N,)`` that comes ``lag_ms`` late, at its time: cut at one end, with silence at the other."""
+    late = round(lag_ms * SAMPLE_RATE / 1000)
+    if late == 0:
+        return audio
+    moved = np.zeros_like(audio)
+    if late > 0:
+        moved[: max(len(audio) - late, 0)] = audio[late:]
+    else:
+        moved[-late:] = audio[: max(len(audio) + late, 0)]
+    return moved

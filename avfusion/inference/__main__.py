@@ -55,6 +55,13 @@ def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--device", default="auto", choices=("auto", "cpu", "cuda", "mps"), help="(default: auto)")
     parser.add_argument("--threads", type=int, default=0, help="CPU threads (default: 0, as torch and FFmpeg choose)")
     parser.add_argument(
+        "--sound-lag",
+        type=sound_lag_ms,
+        metavar="MS",
+        help="by how much the sound comes after the picture (negative: before), taken out for the scores (default:"
+        " auto, as the model finds it)",
+    )
+    parser.add_argument(
         "--smooth", type=float, default=0.2, metavar="SECONDS", help="moving mean over scores; 0: none (default: 0.2)"
     )
     parser.add_argument(
@@ -82,6 +89,20 @@ def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
+def sound_lag_ms(text: str) -> int | None:
+    """A number of milliseconds; None for ``auto``.
+
+    Raises:
+        argparse.ArgumentTypeError: it is neither.
+    """
+    if text == "auto":
+        return None
+    try:
+        return int(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{text!r}: expected auto or whole milliseconds") from error
+
+
 def infer(options: argparse.Namespace) -> None:
     """Works on all videos, one after another; one that fails does not stop the others.
 
@@ -96,6 +117,7 @@ def infer(options: argparse.Namespace) -> None:
         audio_track=options.audio_track,
         salvage=options.salvage,
         shortest_frames=options.shortest_track,
+        sound_lag_ms=options.sound_lag,
         smooth_s=options.smooth,
         threshold=options.threshold,
         overlay=not options.no_overlay,

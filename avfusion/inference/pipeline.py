@@ -17,9 +17,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
+from avfusion.clock import VIDEO_HZ
 from avfusion.errors import UsageError
 from avfusion.faces.detect import Detector
 from avfusion.faces.track_records import DetectedTrack
@@ -27,7 +25,7 @@ from avfusion.inference.crops import stored_crop_px, write_dataset
 from avfusion.inference.found_faces import find_faces, load_tracks, save_tracks
 from avfusion.inference.report import Report, write_report
 from avfusion.inference.result import Result, ScoredFace
-from avfusion.inference.scores import load_scores, save_scores, score_faces
+from avfusion.inference.scores import Scored, load_scores, save_scores, score_faces
 from avfusion.inference.settings import Settings
 from avfusion.inference.smoothing import only_where_heard, smoothed, window_frames
 from avfusion.inference.trained import TrainedModel
@@ -105,7 +103,7 @@ class _Run:
         film = self._ingest()
         faces = self._find_faces(film)
         crops = self._cut(film)
-        scores = self._score()
+        scores = self._score(film)
         tracks = load_tracks(self.folder / FACES)
         facts = {
             "source": film.details["source"] | {"file": self.source.name.encode("utf-8", "backslashreplace").decode()},
@@ -113,6 +111,7 @@ class _Run:
             "faces_found": faces | self.finder.facts(),
             "settings": asdict(self.settings) | {"smooth_frames": window_frames(self.settings.smooth_s)},
             "crops": crops,
+            "sound_lag": scores["sound_lag"],
         }
         del facts["settings"]["threads"]  # how fast, not what
         notes = (*film.notes, *self._notes(film, tracks, faces), *scores["notes"])
@@ -171,18 +170,19 @@ class _Run:
 
         return self.work.do("crops", {"crop_size": crop_px, "video_id": self.name}, cut, (DATASET,))
 
-    def _score(self) -> dict[str, Any]:
-        def score() -> tuple[dict[str, Any], list[Path]]:
-            scores: dict[str, NDArray[np.float32]] = {}
-            note = ""
-            if load_tracks(self.folder / FACES):
-                scores, note = score_faces(
-                    self.folder / DATASET, self.trained.model, self.trained.config, self.trained.device
-                )
-            save_scores(self.folder / SCORES, scores)
-            return {"notes": [note] if note else []}, [self.folder / SCORES]
+    def _score(self, film: Ingested) -> dict[str, Any]:
+        lag_ms = self.settings.sound_lag_ms
 
-        wanted = {"model": self.trained.sha256, "device": self.trained.device.type}
+        def score() -> tuple[dict[str, Any], list[Path]]:
+            scored = Scored({}, None, ())
+            if load_tracks(self.folder / FACES):
+                model, config, device = self.trained.model, self.trained.config, self.trained.device
+                scored = score_faces(self.folder / DATASET, film.audio, model, config, device, lag_ms)
+            save_scores(self.folder / SCORES, scored.of)
+            lag = {"ms": lag_ms or 0, "found": False} if scored.lag is None else scored.lag.facts()
+            return {"notes": scored.notes, "sound_lag": lag}, [self.folder / SCORES]
+
+        wanted = {"model": self.trained.sha256, "device": self.trained.device.type, "sound_lag_ms": lag_ms}
         return self.work.do("scores", wanted, score, (SCORES,))
 
     def _notes(self, film: Ingested, tracks: Sequence[DetectedTrack], faces: dict[str, Any]) -> list[str]:
@@ -214,6 +214,7 @@ class _Run:
             source=self.source,
             video=film.video,
             audio=film.audio,
+            sound_lag_frames=round(facts["sound_lag"]["ms"] * VIDEO_HZ / 1000),
             width=film.details["width"],
             height=film.details["height"],
             num_frames=film.num_frames,

@@ -39,6 +39,7 @@ class Result:
         source: the user's file.
         video: the ingested film, constant 25 fps from time 0.
         audio: its sound, 16 kHz mono on the same clock.
+        sound_lag_frames: by how many frames it comes late, which the scores take out.
         width: of the ingested film's picture in pixels; ``height`` likewise.
         num_frames: of the ingested film.
         faces: in order of their first frame.
@@ -57,5 +58,6 @@ class Result:
     num_frames: int
     faces: tuple[ScoredFace, ...]
     threshold: float
+    sound_lag_frames: int = 0
     notes: tuple[str, ...] = ()
     facts: dict[str, Any] = field(default_factory=dict)

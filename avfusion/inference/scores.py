@@ -26,6 +26,7 @@ from avfusion.data.prepared import PreparedDataset
 from avfusion.errors import AvfusionError
 from avfusion.files import whole_file
 from avfusion.inference.crops import SPLIT
+from avfusion.inference.film_lag import FilmLag, MovedSound, find_lag
 from avfusion.models import ActiveSpeakerDetector, context_frames
 from avfusion.scoring import score_tracks
 from avfusion.tracks import FaceTrack
@@ -33,31 +34,55 @@ from avfusion.tracks import FaceTrack
 LONGEST_S = 60.0
 
 
+@dataclass(frozen=True)
+class Scored:
+    """The faces of a film, scored.
+
+    Attributes:
+        of: for each entity its ``(T,)`` probabilities 0..1.
+        lag: of the film's sound, which was taken out first; None where it was given.
+        notes: what a user should know, a sentence each.
+    """
+
+    of: dict[str, NDArray[np.float32]]
+    lag: FilmLag | None
+    notes: tuple[str, ...]
+
+
 def score_faces(
-    root: Path, model: ActiveSpeakerDetector, config: Config, device: torch.device
-) -> tuple[dict[str, NDArray[np.float32]], str]:
+    root: Path, audio: Path, model: ActiveSpeakerDetector, config: Config, device: torch.device, lag_ms: int | None
+) -> Scored:
     """Scores the faces of a prepared dataset of split ``own``.
 
     Args:
         root: the dataset.
+        audio: the film's whole sound.
         model: on the device.
         config: its configuration.
         device: where to run.
-
-    Returns:
-        For each entity its ``(T,)`` probabilities 0..1, and a note where its tracks were cut; empty elsewhere.
+        lag_ms: of the sound, whole frames; None lets the model find it.
 
     Raises:
         AvfusionError: a score is no number, or a file of the dataset cannot be read.
     """
     # Nothing is kept in memory, and nothing read by other processes: films may be long, and most are short.
     config = replace(config, data=replace(config.data, workers=0, cache_gb=0.0))
-    dataset = PreparedDataset(root, SPLIT)
-    pieces, note = Pieces(dataset, LONGEST_S), ""
+    prepared = PreparedDataset(root, SPLIT)
+    lag = find_lag(model, prepared, config, device) if lag_ms is None else None
+    frames = lag.frames if lag is not None else round((lag_ms or 0) * VIDEO_HZ / 1000)
+    dataset = MovedSound(prepared, audio, frames)
+    notes = []
+    if lag is not None and frames:
+        order = f"{abs(frames) * 1000 // VIDEO_HZ} ms {'after' if frames > 0 else 'before'} the picture"
+        notes.append(
+            f"the sound comes {order}, as the model finds in {lag.stretches} stretches, and was moved back for the"
+            " scores; --sound-lag=0 leaves it"
+        )
+    pieces = Pieces(dataset, LONGEST_S)
     if context_frames(config.model) is not None or len(pieces.tracks) == len(dataset.tracks):
         scores = score_tracks(model, Examples(dataset, config.data), config, device, label="scores")
     else:
-        note = (
+        notes.append(
             f"the model looks over whole tracks: {len(pieces.tracks) - len(dataset.tracks)} times a track was cut for"
             f" it, every {LONGEST_S:.0f} s of the film"
         )
@@ -69,7 +94,8 @@ def score_faces(
                 f"the model gives no number for {track.entity_id} at {at_s:.2f} s: its weights or their numbers have"
                 " overflowed; take another checkpoint, or --device=cpu"
             )
-    return {track.entity_id: values for track, values in zip(dataset.tracks, scores, strict=True)}, note
+    of = {track.entity_id: values for track, values in zip(dataset.tracks, scores, strict=True)}
+    return Scored(of, lag, tuple(notes))
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,10 @@ from avfusion.data.compose import compose_scene
 from avfusion.data.prepared import PreparedDataset
 from avfusion.data.scene_truth import face_of, read_truth
 from avfusion.data.verify.prepared import verify
+from data_prep import find_lags
+from data_prep.clip_tables import read_lags
+from data_prep.source_clips import moved_back
+from tests.inference.painted import save_untrained
 
 TALKERS = {"ann": "train", "ben": "train", "cat": "val", "dan": "val", "eve": "test", "fay": "test"}
 ALIGN = "0 15000 sil\n15000 30000 bin\n30000 35000 blue\n35000 50000 sil\n"  # speech from 0.6 to 1.4 s
@@ -293,3 +297,72 @@ def test_overlaps_are_told_with_the_truth_of_both_voices(sources: Path, tmp_path
         np.testing.assert_allclose(np.mean(audio**2), power, rtol=0.05)
     assert run(sources, out) == 2  # begun with other settings
     assert not verify(out).faults
+
+
+def test_the_lag_of_a_talkers_sound_is_taken_out_with_what_is_said(sources: Path, made: Path, tmp_path: Path) -> None:
+    """Speech from 0.6 to 1.4 s that comes 80 ms late belongs to frames 13 to 32 of the picture, not 15 to 34."""
+    table = tmp_path / "lags.csv"
+    table.write_text("talker,lag_ms,found\nmade/ann,80,1\nmade/nobody,40,0\n")
+    assert run(sources, tmp_path / "dataset", "--lags", str(table)) == 0
+    plain, moved = PreparedDataset(made, "train"), PreparedDataset(tmp_path / "dataset", "train")
+    own = {track.group: index for index, track in enumerate(plain.tracks) if track.role == "own_sound"}
+    late = {track.group: index for index, track in enumerate(moved.tracks) if track.role == "own_sound"}
+    for group, frames in (("ann/take0", np.arange(13, 33)), ("ben/take0", np.arange(15, 35))):
+        clip = moved.read(late[group])
+        np.testing.assert_array_equal(np.flatnonzero(clip.speaking), frames)
+        before = plain.read(own[group])
+        np.testing.assert_array_equal(clip.crops, before.crops)
+        by = 1280 if group.startswith("ann") else 0
+        level = np.linalg.norm(clip.audio[: 32_000 - by]) / np.linalg.norm(before.audio[by:])
+        np.testing.assert_allclose(clip.audio[: 32_000 - by], level * before.audio[by:], atol=1e-3)
+        assert not clip.audio[32_000 - by :].any()
+
+
+def test_a_dataset_begun_without_lags_is_not_continued_with_them(
+    sources: Path, made: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table = tmp_path / "lags.csv"
+    table.write_text("talker,lag_ms\nmade/ann,80\n")
+    assert run(sources, made, "--lags", str(table)) == 2
+    assert "settings" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("rows", "said"),
+    [
+        ("made/ann,soon", "line 2: lag_ms is 'soon', expected whole milliseconds"),
+        ("made/ann,2000", "line 2: lag_ms is 2000, expected at most 1000 either way"),
+        ("made/ann,40\nmade/ann,80", "line 3: a second lag of talker made/ann, expected one"),
+        ("made/ann", "line 2: 1 cells"),
+    ],
+)
+def test_a_wrong_table_of_lags_is_told_with_its_line(
+    sources: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], rows: str, said: str
+) -> None:
+    (tmp_path / "lags.csv").write_text(f"talker,lag_ms\n{rows}\n")
+    assert run(sources, tmp_path / "dataset", "--lags", str(tmp_path / "lags.csv")) == 2
+    assert said in capsys.readouterr().err
+    assert not (tmp_path / "dataset").exists()
+
+
+def test_lags_are_looked_for_talker_by_talker(
+    sources: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Two clips of two seconds are no evidence; the table is whole all the same, and compose takes it."""
+    run_folder = save_untrained(tmp_path / "run" / "checkpoints" / "best.pt").parent.parent
+    out = tmp_path / "lags.csv"
+    assert find_lags.main([str(sources / "clips"), f"--out={out}", f"--checkpoint={run_folder}"]) == 0
+    assert "made/ann" in capsys.readouterr().out
+    assert read_lags(out) == {f"made/{talker}": 0 for talker in TALKERS}
+    assert find_lags.main([str(sources / "clips"), f"--out={tmp_path / 'no' / 'lags.csv'}"]) == 2
+    assert find_lags.main([str(sources / "clips"), f"--out={out}", "--corpora=other"]) == 2
+    assert "which no clip has; expected some of made" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("lag_ms", [-80, 0, 40])
+def test_a_sound_is_moved_back_by_its_lag(lag_ms: int) -> None:
+    audio = np.arange(1, 6401, dtype=np.float32)
+    moved, late = moved_back(audio, lag_ms), 16 * lag_ms
+    for sample in (0, 100, 2000, 6399):
+        wanted = audio[sample + late] if 0 <= sample + late < 6400 else 0.0
+        assert moved[sample] == wanted

@@ -204,3 +204,28 @@ def test_a_checkpoint_of_another_kind_works(tmp_path: Path) -> None:
     assert call(film, f"--checkpoint={checkpoint}", f"--out={tmp_path / 'out'}", *QUICK) == 0
     facts = json.loads((tmp_path / "out" / "talk" / "report.json").read_text(encoding="utf-8"))["model"]
     assert facts["kind"] == "light_style"
+
+
+@pytest.mark.parametrize(
+    ("option", "said"),
+    [
+        ("--sound-lag=soon", "'soon': expected auto or whole milliseconds"),
+        ("--sound-lag=50", "--sound-lag=50: expected a multiple of 40 ms"),
+        ("--detector-size=0", "--detector-size=0: expected at least 32 pixels"),
+        ("--detector=yunet", "give the file by --detector-weights"),
+    ],
+)
+def test_an_option_that_cannot_be_is_told_by_its_name(
+    checkpoint: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], option: str, said: str
+) -> None:
+    film = write_film(tmp_path / "talk.mp4", [Face(60)], num_frames=20)
+    assert call(film, "--checkpoint", checkpoint, "--out", tmp_path / "out", option, *QUICK) == 2
+    assert said in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_lag_is_given_in_milliseconds_or_left_to_the_model(checkpoint: Path, tmp_path: Path) -> None:
+    film = write_film(tmp_path / "talk.mp4", [Face(60)], num_frames=20)
+    for option, lag_ms in (("--sound-lag=-120", -120), ("--sound-lag=auto", 0)):
+        assert call(film, "--checkpoint", checkpoint, "--out", tmp_path / "out", option, *QUICK) == 0
+        assert json.loads((tmp_path / "out" / "talk" / "report.json").read_text())["sound_lag"]["ms"] == lag_ms

@@ -142,7 +142,7 @@ def test_all_files_are_written_and_those_of_an_earlier_run_do_not_stay(
     paths, notes = write_outputs(result, tmp_path / "out", model, config, CPU, dataset_root=root)
     names = ["scores.csv", "segments.json", "speakers.rttm", "overlay.mp4", "viewer.html"]
     assert [path.name for path in paths] == names
-    assert not notes
+    assert notes == ["viewer.html shows 1 stretch of the film, 1 of its 7 s"]
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == sorted(names)
     assert model.training
     page = (tmp_path / "out" / "viewer.html").read_text(encoding="utf-8")

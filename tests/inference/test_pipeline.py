@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,10 @@ import torch
 from avfusion.config import Config
 from avfusion.data.examples import fit_crops
 from avfusion.data.verify.prepared import verify
+from avfusion.errors import UsageError
 from avfusion.inference import scores as scores_stage
 from avfusion.inference.crops import stored_crop_px
+from avfusion.inference.film_lag import FilmLag
 from avfusion.inference.found_faces import load_tracks
 from avfusion.inference.pipeline import run_video
 from avfusion.inference.report import Report
@@ -243,3 +246,40 @@ def test_the_report_says_what_each_stage_took(tmp_path: Path) -> None:
     assert content["outputs"][-1] == "report.json"
     assert all((tmp_path / "out" / name).is_file() for name in content["outputs"])
     assert CPU.type == content["model"]["device"]
+
+
+def test_a_given_lag_of_the_sound_is_taken_out_of_the_scores(tmp_path: Path) -> None:
+    """A tone that comes two frames late belongs to what is seen two frames before."""
+    film = write_film(tmp_path / "late.mp4", [Face(60, first=5, last=35)], tone=(18, 26))
+    loud = {}
+    for lag_ms in (0, 80, -80):
+        out = tmp_path / f"out {lag_ms}"
+        report = run(film, out, planted(Listener()), replace(PLAIN, sound_lag_ms=lag_ms))
+        loud[lag_ms] = [round(25 * float(row["frame_timestamp"])) for row in rows_of(out) if float(row["score"]) > 0.5]
+        assert report_of(out)["sound_lag"] == {"ms": lag_ms, "found": False}
+        assert not any("--sound-lag" in note for note in report.notes)
+    assert loud[0][0] - loud[80][0] == loud[-80][0] - loud[0][0] == 2
+    assert loud[0][-1] - loud[80][-1] == loud[-80][-1] - loud[0][-1] == 2
+
+
+def test_a_lag_that_the_model_finds_is_taken_out_and_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    film = write_film(tmp_path / "late.mp4", [Face(60, first=5, last=35)], tone=(18, 26))
+    run(film, tmp_path / "given", planted(Listener()), replace(PLAIN, sound_lag_ms=-80))
+    found = FilmLag(-2, found=True, stretches=9, stands_out=5.25, agreed=3.5, similarity=(0.5,) * 25)
+    monkeypatch.setattr("avfusion.inference.scores.find_lag", lambda *_: found)
+    report = run(film, tmp_path / "found", planted(Listener()))
+    assert [row["score"] for row in rows_of(tmp_path / "found")] == [
+        row["score"] for row in rows_of(tmp_path / "given")
+    ]
+    told = "the sound comes 80 ms before the picture, as the model finds in 9 stretches, and was moved back"
+    assert any(told in note for note in report.notes)
+    assert report_of(tmp_path / "found")["sound_lag"] == found.facts()
+    again = run(film, tmp_path / "found", planted(Listener()), replace(PLAIN, sound_lag_ms=0))
+    assert [name for name, stage in again.stages.items() if stage.kept] == ["ingest", "faces", "crops"]
+    assert report_of(tmp_path / "found")["sound_lag"] == {"ms": 0, "found": False}
+
+
+@pytest.mark.parametrize("lag_ms", [50, 1040, -1040])
+def test_a_lag_is_whole_frames_of_at_most_a_second(lag_ms: int) -> None:
+    with pytest.raises(UsageError, match=rf"--sound-lag={lag_ms}: expected a multiple of 40 ms"):
+        Settings(sound_lag_ms=lag_ms)

@@ -21,6 +21,7 @@ from avfusion.config import Config
 from avfusion.data.examples import Examples
 from avfusion.data.prepared import PreparedDataset
 from avfusion.errors import AvfusionError
+from avfusion.inference.film_lag import MovedSound
 from avfusion.inference.outputs.cut_dataset import CutDataset
 from avfusion.inference.outputs.speech import Speech
 from avfusion.inference.outputs.stretches import Stretch, telling_stretches
@@ -93,7 +94,7 @@ def _scenes(
     dataset_root: Path,
 ) -> list[ViewerScene]:
     """The scenes of the page, one for each stretch; their titles tell where in the film they are."""
-    dataset = PreparedDataset(dataset_root, SPLIT)
+    dataset = MovedSound(PreparedDataset(dataset_root, SPLIT), result.audio, result.sound_lag_frames)
     places = {track.entity_id: index for index, track in enumerate(dataset.tracks)}
     missing = [face.track.entity_id for face in result.faces if face.track.entity_id not in places]
     if missing:
