@@ -4,7 +4,8 @@ python benchmarks/model_card.py FIGURES [--weights=FILE] [--into=docs/model_card
 
 FIGURES is a folder of what the measuring commands wrote:
   own_voice.json      python benchmarks/own_voice.py CLIPS --out=FIGURES/own_voice.json
-  side_by_side.json   python benchmarks/side_by_side.py CLIPS --out=FIGURES/side_by_side.json
+  own_voice_lags.json the same with --lags=lags.csv, which python -m data_prep.find_lags CLIPS --out=lags.csv makes
+  side_by_side.json   python benchmarks/side_by_side.py CLIPS --lags=lags.csv --out=FIGURES/side_by_side.json
   report.json         python eval.py RUN --data.root=DATA --split=test --out=...: report-test.json, copied
   robustness.json     python eval.py RUN --suite=robustness --data.root=DATA --split=test --out=...: copied
 A file that is not there leaves its table as it is, and is named. Figures of other weights are refused: the SHA-256 in
@@ -137,6 +138,7 @@ def desync_table(report: Figures) -> str:
 
 TABLES: dict[str, tuple[str, Callable[[Figures], str]]] = {
     "own_voice": ("own_voice.json", own_voice_table),
+    "own_voice_lags": ("own_voice_lags.json", own_voice_table),
     "side_by_side": ("side_by_side.json", side_by_side_table),
     "corpora": ("report.json", corpora_table),
     "desync": ("robustness.json", desync_table),

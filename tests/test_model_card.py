@@ -65,6 +65,7 @@ def figures(tmp_path: Path, weights: Path) -> Path:
     }  # fmt: skip
     contents: dict[str, dict[str, Any]] = {
         "own_voice": ours | own_voice.figures(Rule(), CLIPS, set(), 0),
+        "own_voice_lags": ours | own_voice.figures(Rule(), CLIPS, set(), 0),
         "side_by_side": ours | side_by_side.figures(Rule(), CLIPS, 5, 0),
         "report": theirs | {"all": whole, "sources": [source]},
         "robustness": theirs | {"desync": {"rows": [moved, moved | {"condition": "x", "false_accept_rate": 0.125}]}},
