@@ -11,7 +11,9 @@ and the mouth speaks (the own sound is active) as well. These counts give the pr
 .44, .62). One threshold for all three: it misses 5 % of the frames to accept. Intervals draw talkers.
 
 Figures are given for all talkers, for those that the model has not seen (neither trained nor chosen on: released
-weights say so themselves, for others ``--seen`` or the splits of clips.csv), and for the split test.
+weights say so themselves, for others ``--seen`` or the splits of clips.csv), for those of them who say something in
+these seconds (silero-vad or word times: one clip holds only the noise of its room, all of which counts as active), and
+for the split test.
 """
 
 from __future__ import annotations
@@ -133,6 +135,7 @@ def figures(asked: Asked, clips: Sequence[TalkingClip], seen: set[str], resample
     sets = {
         "all": list(clips),
         "not seen": [clip for clip in clips if clip.talker not in seen],
+        "not seen, who speak": [clip for clip in clips if clip.talker not in seen and clip.decoded.speaking.any()],
         "split test": [clip for clip in clips if clip.split == "test"],
     }
     return {

@@ -38,7 +38,7 @@ from data_prep.clip_tables import read_lags
 from data_prep.source_clips import ClipDecoder, ClipEntry, DecodedClip, list_clips
 
 CROP_SIZE = 112
-LEFT_OUT_CORPORA = ("lrw_ar",)  # no licence, and its sync is known to about a frame only
+LEFT_OUT_CORPORA = ("lrw_ar",)  # no licence, and one to three frames out of step
 LEFT_OUT_TALKERS = ("grid/s1",)  # the training talker of GRID
 
 

@@ -42,7 +42,7 @@ from data_prep.source_clips import ClipDecoder, ClipEntry, list_clips
 SOUND_SUFFIXES = (".flac", ".wav", ".ogg", ".mp3")
 MIN_VOICE_S = 1.0
 MIN_NOISE_S = 3.0  # shorter files are room responses or single events
-# In step to about a frame as measured (docs/experiments.md), but no licence was found: for experiments, by name only.
+# One to three frames out of step (docs/experiments.md), and no licence was found: for experiments, by name only.
 NOT_BY_DEFAULT = ("lrw_ar",)
 
 

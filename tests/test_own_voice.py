@@ -91,6 +91,13 @@ def test_sets_leave_out_whom_the_model_has_seen() -> None:
     assert seen_talkers(asked, CLIPS, "none") == set()
 
 
+def test_a_clip_that_says_nothing_counts_everywhere_but_among_those_who_speak() -> None:
+    quiet = replace(CLIPS[0], decoded=replace(CLIPS[0].decoded, speaking=np.zeros(CLIPS[0].num_frames, bool)))
+    sets = own_voice.figures(Rule(), [quiet, *CLIPS[1:]], set(), 0)["sets"]
+    assert sets["all"]["clips"] == sets["not seen"]["clips"] == len(CLIPS)
+    assert sets["not seen, who speak"]["clips"] == len(CLIPS) - 1
+
+
 def test_the_table_has_the_published_figures_beside_ours() -> None:
     text = own_voice.as_text(own_voice.figures(Rule(), CLIPS, set(), 100))
     assert "| LR-ASD weights, trained on AVA, all | .975 | .714 | .862 | .000 | .670 | .940 |" in text

@@ -16,7 +16,12 @@ MIN_PAIRS = 5  # frame pairs behind a mean: with the defaults, windows of 1 s (2
 
 
 def offset_from_similarity(similarity: NDArray[np.floating[Any]], max_offset: int = 12, edge: int = 3) -> int:
-    """The offset at which picture and sound of a window agree best: where :func:`similarity_curve` is highest.
+    """The offset at which picture and sound of a window agree best.
+
+    For each ``d`` in ``-max_offset .. max_offset`` the mean of ``similarity[i, i + d]`` is taken over all ``i`` with
+    both ``i`` and ``i + d`` inside ``[edge, T - edge)``; the ``d`` of the highest mean is the offset. Frames at the
+    window's edge are left out because a network pads them: padded picture frames match padded sound frames at
+    offset 0, whatever the sound, and would fake a synchronous clip.
 
     Where offsets agree equally well the lowest (most negative) wins, so that a matrix without any information does not
     pass for a synchronous one.
@@ -25,28 +30,6 @@ def offset_from_similarity(similarity: NDArray[np.floating[Any]], max_offset: in
         similarity: ``(T, T)`` finite cosine similarities, video frame x audio frame, both at 25 per second.
         max_offset: largest offset looked for, in frames.
         edge: frames left out at each end of both axes.
-
-    Raises:
-        ValueError: as for the curve.
-    """
-    return int(np.argmax(similarity_curve(similarity, max_offset, edge))) - max_offset
-
-
-def similarity_curve(similarity: NDArray[np.floating[Any]], max_offset: int = 12, edge: int = 3) -> NDArray[np.float64]:
-    """How well picture and sound of a window agree at every offset.
-
-    For each ``d`` in ``-max_offset .. max_offset`` the mean of ``similarity[i, i + d]`` is taken over all ``i`` with
-    both ``i`` and ``i + d`` inside ``[edge, T - edge)``. Frames at the window's edge are left out because a network
-    pads them: padded picture frames match padded sound frames at offset 0, whatever the sound, and would fake a
-    synchronous clip.
-
-    Args:
-        similarity: ``(T, T)`` finite cosine similarities, video frame x audio frame, both at 25 per second.
-        max_offset: largest offset looked for, in frames.
-        edge: frames left out at each end of both axes.
-
-    Returns:
-        ``(2 max_offset + 1,)``, the most negative offset (sound earlier) first.
 
     Raises:
         ValueError: the matrix is not square or not finite, or the window is too short: the largest offset leaves
@@ -68,7 +51,8 @@ def similarity_curve(similarity: NDArray[np.floating[Any]], max_offset: int = 12
         )
     inside = similarity[edge : num_frames - edge, edge : num_frames - edge]
     offsets = range(-max_offset, max_offset + 1)
-    return np.array([inside.diagonal(offset).mean(dtype=np.float64) for offset in offsets])
+    means = [inside.diagonal(offset).mean(dtype=np.float64) for offset in offsets]
+    return offsets[int(np.argmax(means))]
 
 
 def offset_accuracy(found: Sequence[int], planted: Sequence[int], tolerance: int = 1) -> float:

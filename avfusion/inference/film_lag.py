@@ -2,17 +2,18 @@
 
 A model that tells a voice in time from one that is not, takes a film whose sound is a frame or two off for one in which
 nobody speaks. Films are off by such amounts (broadcasters allow 60 ms late, 40 ms early: EBU R37), the same for all of
-their faces from start to end. So stretches of all faces are compared with their sound moved by every number of frames,
-as in :mod:`avfusion.evaluation.desync`, and the curves are averaged over the film. What an instant of sound has in
-common with all pictures of its stretch tells nothing, and is taken off first.
+their faces from start to end. So all faces are compared with their sound moved by every number of frames, as in
+:mod:`avfusion.evaluation.desync`, stretch by stretch, and the curves are averaged over the film. What an instant of
+sound has in common with all pictures of its window tells nothing, and is taken off first.
 
-Shapes: ``T`` frames of a stretch, ``R`` the farthest move that is looked at.
+Shapes: ``T`` frames of a window, ``R`` the farthest move that is looked at.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -26,21 +27,22 @@ from avfusion.config import Config
 from avfusion.data.batching import collate
 from avfusion.data.clips import Clip, ClipDataset
 from avfusion.data.examples import Example, Request, fit_crops
-from avfusion.evaluation.desync import similarity_curve
 from avfusion.media.audio import LogMel, num_samples_of, read_audio
 from avfusion.models import ActiveSpeakerDetector
 from avfusion.tracks import FaceTrack
 
-STRETCH_FRAMES = 50  # 2 s
+WINDOW_FRAMES = 200  # 8 s, seen and heard at once
 SHORTEST_FRAMES = 25  # a shorter track is left out
-MOST_STRETCHES = 120  # of a long film, spread over it
+MOST_WINDOWS = 30  # of a long film, spread over it
+STRETCH_FRAMES = 50  # 2 s: what has to agree with the others
 LEAST_STRETCHES = 2  # fewer are no evidence
 LARGEST_FRAMES = 5  # 200 ms: what is further off is a film out of step, and is to be noticed
 FARTHEST = 12  # moves that a found one must stand out from
 NEAR = 3  # moves on either side of the best that it need not stand out from: speech changes no faster
-# Real faces under 287 voices of others were given a lag in 1 of 100, 18 of 18 under their own the one of best scores,
-# 16 of them sure enough (docs/experiments.md).
-STANDS_OUT = 4.0  # standard deviations of the far moves above their mean
+EDGE = 3  # frames at a window's ends that are left out: padding matches padding at 0
+LEAST_PAIRS = 5  # of a stretch and move
+# Real faces under voices of others were given a lag in 3 of 100 tries (docs/experiments.md).
+STANDS_OUT = 3.5  # standard deviations of the far moves above their mean
 AGREED = 2.0  # standard errors over the stretches above the mean of all moves
 
 
@@ -91,17 +93,18 @@ def find_lag(model: ActiveSpeakerDetector, dataset: ClipDataset, config: Config,
     Raises:
         AvfusionError: a file cannot be read.
     """
-    stretches = _stretches(dataset.tracks)
-    if len(stretches) < LEAST_STRETCHES:
-        return _too_few(len(stretches))
+    windows = _windows(dataset.tracks)
+    could_be = sum(_num_stretches(window.count) for window in windows)
+    if could_be < LEAST_STRETCHES:
+        return _too_few(could_be)
     was_training = model.training
     model.eval()
     try:
-        bar = tqdm(stretches, desc="lag of sound", unit="stretch", leave=False, disable=None)
-        curves = [_curve(model, dataset, track, first, config, device) for track, first in bar]
+        bar = tqdm(windows, desc="lag of sound", unit="window", leave=False, disable=None)
+        curves = [_curves(model, dataset, window, config, device) for window in bar]
     finally:
         model.train(was_training)
-    return weigh(np.array([curve for curve in curves if curve is not None]))
+    return weigh(np.concatenate(curves))
 
 
 def weigh(curves: NDArray[np.float64]) -> FilmLag:
@@ -125,27 +128,37 @@ def _too_few(count: int) -> FilmLag:
     return FilmLag(0, found=False, stretches=count, stands_out=0.0, agreed=0.0, similarity=())
 
 
-def _stretches(tracks: Sequence[FaceTrack]) -> list[tuple[int, int]]:
-    """Track and first frame of each stretch that is compared: of 2 s, or the whole of a shorter track."""
-    all_of_them = [
-        (index, first)
+@dataclass(frozen=True)
+class _Window:
+    track: int
+    first: int
+    count: int
+
+
+def _windows(tracks: Sequence[FaceTrack]) -> list[_Window]:
+    """What is compared: tracks in windows of 8 s, the last of a track shorter; not more than enough."""
+    windows = [
+        _Window(index, first, min(WINDOW_FRAMES, track.num_frames - first))
         for index, track in enumerate(tracks)
-        for first in range(0, max(track.num_frames - STRETCH_FRAMES, 0) + 1, STRETCH_FRAMES)
-        if track.num_frames >= SHORTEST_FRAMES
+        for first in range(0, track.num_frames, WINDOW_FRAMES)
+        if track.num_frames - first >= SHORTEST_FRAMES
     ]
-    if len(all_of_them) <= MOST_STRETCHES:
-        return all_of_them
-    return [all_of_them[i] for i in np.linspace(0, len(all_of_them) - 1, MOST_STRETCHES).round().astype(int)]
+    if len(windows) <= MOST_WINDOWS:
+        return windows
+    return [windows[i] for i in np.linspace(0, len(windows) - 1, MOST_WINDOWS).round().astype(int)]
 
 
-def _curve(
-    model: ActiveSpeakerDetector, dataset: ClipDataset, track: int, first: int, config: Config, device: torch.device
-) -> NDArray[np.float64] | None:
-    """``(2 R + 1,)`` similarities of one stretch; None where the model gives no numbers."""
-    count = min(STRETCH_FRAMES, dataset.tracks[track].num_frames)
-    clip = dataset.read(track, first, count)
+def _num_stretches(frames: int) -> int:
+    return max(1, round(frames / STRETCH_FRAMES))
+
+
+def _curves(
+    model: ActiveSpeakerDetector, dataset: ClipDataset, window: _Window, config: Config, device: torch.device
+) -> NDArray[np.float64]:
+    """``(n, 2 R + 1)``: similarities of each stretch of a window; none where the model gives no numbers."""
+    clip = dataset.read(window.track, window.first, window.count)
     example = Example(
-        Request(track, first, count),
+        Request(window.track, window.first, window.count),
         fit_crops(torch.from_numpy(clip.crops), config.data.region, config.data.crop_size).float() / 255,
         LogMel(config.data.num_mels)(torch.from_numpy(clip.audio)),
         torch.from_numpy(clip.speaking),
@@ -156,8 +169,33 @@ def _curve(
         out = model(batch.crops, batch.log_mel, batch.frame_mask, batch.audio_mask)
     similarity = (out.video_embedding[0, 0].float() @ out.audio_embedding[0].float().T).cpu().numpy()
     if not np.isfinite(similarity).all():
-        return None
-    return similarity_curve(similarity - similarity.mean(axis=0, keepdims=True), FARTHEST)
+        return np.zeros((0, 2 * FARTHEST + 1))
+    return stretch_curves(similarity)
+
+
+def stretch_curves(similarity: NDArray[np.floating[Any]]) -> NDArray[np.float64]:
+    """Similarity at every move, stretch by stretch.
+
+    Args:
+        similarity: ``(T, T)`` of a window, picture by sound.
+
+    Returns:
+        ``(n, 2 R + 1)`` for ``n`` stretches of about 2 s of pictures, the most negative move first: the mean over the
+        stretch's pictures of what they have in common with the sound so many frames later, less what that sound has in
+        common with all pictures. Stretches with too few pairs at some move are left out.
+    """
+    frames = len(similarity)
+    own = similarity - similarity.mean(axis=0, keepdims=True, dtype=np.float64)
+    cuts = np.linspace(0, frames, _num_stretches(frames) + 1).round().astype(int)
+    moves = range(-FARTHEST, FARTHEST + 1)
+    curves = []
+    for begin, end in pairwise(cuts):
+        pictures = [
+            np.arange(max(begin, EDGE, EDGE - move), min(end, frames - EDGE, frames - EDGE - move)) for move in moves
+        ]
+        if min(len(some) for some in pictures) >= LEAST_PAIRS:
+            curves.append([own[some, some + move].mean() for some, move in zip(pictures, moves, strict=True)])
+    return np.array(curves, dtype=np.float64).reshape(-1, len(moves))
 
 
 class MovedSound:

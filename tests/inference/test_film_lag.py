@@ -95,7 +95,7 @@ def test_a_short_film_and_one_in_which_nobody_speaks_stay_as_they_are() -> None:
 def test_curves_of_nothing_are_seldom_taken_for_a_lag() -> None:
     rng = np.random.default_rng(2)
     moved = [weigh(rng.standard_normal((12, 2 * FARTHEST + 1))).frames != 0 for _ in range(1000)]
-    assert np.mean(moved) < 0.01
+    assert np.mean(moved) < 0.02
 
 
 def test_curves_that_agree_everywhere_alike_tell_nothing() -> None:
@@ -109,7 +109,7 @@ def test_the_model_comes_back_in_the_mode_it_was_in(monkeypatch: pytest.MonkeyPa
     forward: Callable[..., Any] = model.forward
     monkeypatch.setattr(model, "forward", lambda *given: modes.append(model.training) or forward(*given))
     find_lag(cast(ActiveSpeakerDetector, model), film(0), Config(data=DataConfig(crop_size=32)), CPU)
-    assert modes == [False] * 10
+    assert modes == [False] * 3  # windows of 8 s, or what is left
     assert model.training
 
 
