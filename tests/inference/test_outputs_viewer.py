@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -131,6 +132,26 @@ def test_the_page_shows_the_scores_of_the_whole_film(
     np.testing.assert_array_equal(
         scene.sound, examples.sound_of(0, begin - round(25 * examples.dataset.tracks[0].start_s), 40)
     )
+
+
+def test_a_lag_is_taken_out_of_the_page_s_sound_and_told(
+    film: tuple[Result, Path], config: Config, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    result, root = film
+    model = build_model(config.model, config.data.num_mels)
+    monkeypatch.setattr(viewer, "SCENE_S", 1.6)
+    shown: list[ViewerScene] = []
+    monkeypatch.setattr(viewer, "write_viewer", lambda path, scenes, title: shown.extend(scenes))
+    for lag_frames in (0, -2, 3):
+        late = replace(result, sound_lag_frames=lag_frames)
+        viewer.write_film_viewer(tmp_path / "v.html", late, find_speech(result, RULES), model, config, CPU, root)
+    as_it_is, early, late = shown
+    end = as_it_is.title
+    assert end.endswith("s · 2 faces")
+    assert early.title == f"{end} · a lag of -80 ms taken out of the sound"
+    assert late.title == f"{end} · a lag of 120 ms taken out of the sound"
+    np.testing.assert_array_equal(late.sound[: -3 * 640], as_it_is.sound[3 * 640 :])
+    np.testing.assert_array_equal(early.sound[2 * 640 :], as_it_is.sound[: -2 * 640])
 
 
 def test_all_files_are_written_and_those_of_an_earlier_run_do_not_stay(

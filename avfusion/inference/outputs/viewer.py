@@ -125,6 +125,8 @@ def _scenes(
 
 
 def _title(result: Result, stretch: Stretch, scene: ViewerScene) -> str:
-    """The film, the seconds of it, and how many faces are shown."""
+    """The film, the seconds of it, how many faces are shown, and by how much the sound that is shown was moved."""
     faces = f"{len(scene.faces)} face{'s' if len(scene.faces) > 1 else ''}"
-    return f"{result.video_id} · {stretch.first / VIDEO_HZ:.2f} to {stretch.end / VIDEO_HZ:.2f} s · {faces}"
+    lag_ms = round(1000 * result.sound_lag_frames / VIDEO_HZ)
+    lag = f" · a lag of {lag_ms} ms taken out of the sound" if lag_ms else ""
+    return f"{result.video_id} · {stretch.first / VIDEO_HZ:.2f} to {stretch.end / VIDEO_HZ:.2f} s · {faces}{lag}"
