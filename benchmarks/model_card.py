@@ -4,6 +4,7 @@ python benchmarks/model_card.py FIGURES [--weights=FILE] [--into=docs/model_card
 
 FIGURES is a folder of what the measuring commands wrote:
   own_voice.json      python benchmarks/own_voice.py CLIPS --out=FIGURES/own_voice.json
+  own_voice_each.json the same with --lags=each
   own_voice_lags.json the same with --lags=lags.csv, which python -m data_prep.find_lags CLIPS --out=lags.csv makes
   side_by_side.json   python benchmarks/side_by_side.py CLIPS --lags=lags.csv --out=FIGURES/side_by_side.json
   report.json         python eval.py RUN --data.root=DATA --split=test --out=...: report-test.json, copied
@@ -82,6 +83,8 @@ def tables(folder: Path, weights: Path) -> dict[str, str]:
         try:
             if figures["checkpoint"]["sha256"] not in known:
                 raise AvfusionError(f"{path}: figures of other weights than {weights}; measure these")
+            if file in WITH_LAGS and not figures["lags_taken_out"]:
+                raise AvfusionError(f"{path}: no lags were taken out; see --help")
             made[name] = f"`{without_folders(figures['command'])}`\n\n{table(figures)}"
         except (KeyError, TypeError, IndexError) as error:
             raise AvfusionError(f"{path}: not the figures that {name} takes ({error!r}); see --help") from error
@@ -138,11 +141,13 @@ def desync_table(report: Figures) -> str:
 
 TABLES: dict[str, tuple[str, Callable[[Figures], str]]] = {
     "own_voice": ("own_voice.json", own_voice_table),
+    "own_voice_each": ("own_voice_each.json", own_voice_table),
     "own_voice_lags": ("own_voice_lags.json", own_voice_table),
     "side_by_side": ("side_by_side.json", side_by_side_table),
     "corpora": ("report.json", corpora_table),
     "desync": ("robustness.json", desync_table),
 }
+WITH_LAGS = ("own_voice_each.json", "own_voice_lags.json", "side_by_side.json")
 
 
 if __name__ == "__main__":

@@ -29,17 +29,19 @@ from avfusion.data.examples import Examples
 from avfusion.errors import UsageError
 from avfusion.faces.crop import CROP_SCALE
 from avfusion.files import sha256_of
+from avfusion.inference.film_lag import find_lag
 from avfusion.models import ActiveSpeakerDetector
 from avfusion.released import require_released
 from avfusion.robustness.clips import cut
 from avfusion.scoring import pick_device, score_tracks
 from avfusion.tracks import FaceTrack
 from data_prep.clip_tables import read_lags
-from data_prep.source_clips import ClipDecoder, ClipEntry, DecodedClip, list_clips
+from data_prep.source_clips import ClipDecoder, ClipEntry, DecodedClip, list_clips, moved_back
 
 CROP_SIZE = 112
 LEFT_OUT_CORPORA = ("lrw_ar",)  # no licence, and one to three frames out of step
 LEFT_OUT_TALKERS = ("grid/s1",)  # the training talker of GRID
+EACH = Path("each")  # in place of a table of lags
 
 
 @dataclass(frozen=True)
@@ -94,15 +96,17 @@ def read_talking(
         folder: with ``clips.csv`` and ``boxes.csv``.
         seconds: how much of each clip.
         splits: these only; empty for all.
-        lags: table of the talkers' lags, which are taken out first.
+        lags: table of the talkers' lags, which are taken out first; None and ``EACH`` for none.
 
     Raises:
         UsageError: the folder holds none, or of one talker only; the table is wrong.
     """
-    decoder = ClipDecoder(CROP_SIZE, CROP_SCALE, {} if lags is None else read_lags(lags))
+    wanted = wanted_clips(folder, splits)
+    lags_ms = {} if lags is None or lags == EACH else read_lags(lags, {entry.talker for entry in wanted})
+    decoder = ClipDecoder(CROP_SIZE, CROP_SCALE, lags_ms)
     frames = round(seconds * VIDEO_HZ)
-    wanted = tqdm(wanted_clips(folder, splits), desc="clips", unit="clip", disable=None)
-    clips = [_first(entry, decoder.decode(entry), frames) for entry in wanted]
+    bar = tqdm(wanted, desc="clips", unit="clip", disable=None)
+    clips = [_first(entry, decoder.decode(entry), frames) for entry in bar]
     talking = [clip for clip in clips if np.abs(clip.decoded.audio).max(initial=0.0) >= SILENT_PEAK]
     if len({clip.talker for clip in talking}) < 2:
         raise UsageError(f"{folder}: {len(talking)} clips with sound, of too few talkers; expected two talkers or more")
@@ -146,6 +150,12 @@ class Scenes:
         self._clips.append(Clip(crops, audio, speaking))
         return len(self.tracks) - 1
 
+    def part(self, indices: Sequence[int]) -> Scenes:
+        """Some of the tracks."""
+        some = Scenes(self.name)
+        some.tracks, some._clips = [self.tracks[i] for i in indices], [self._clips[i] for i in indices]
+        return some
+
     def read(self, index: int, first_frame: int = 0, num_frames: int | None = None) -> Clip:
         """A stretch of a track."""
         return cut(self._clips[index], first_frame, num_frames)
@@ -167,14 +177,35 @@ class Asked:
     path: Path
     facts: dict[str, Any]
 
+    def lags_taken_out(self, scenes: Scenes) -> Scenes:
+        """Every scene as ``python -m avfusion.inference`` takes a film: the lag of its sound found, and taken out."""
+        device = pick_device("auto")
+        moved = Scenes(scenes.name)
+        by_scene: dict[str, list[int]] = {}
+        for index, track in enumerate(scenes.tracks):
+            by_scene.setdefault(track.video_id, []).append(index)
+        for indices in tqdm(by_scene.values(), desc="lags", unit="scene", disable=None):
+            lag_ms = find_lag(self.model.to(device), scenes.part(indices), self.config, device).facts()["ms"]
+            for index in indices:
+                track, clip = scenes.tracks[index], scenes.read(index)
+                audio = moved_back(clip.audio, lag_ms)
+                moved.add(track.video_id, clip.crops, track.boxes_xyxy, audio, clip.speaking)
+        return moved
+
     def scores(self, scenes: Scenes, label: str) -> list[NDArray[np.float32]]:
         """``(T,)`` of every track."""
         device = pick_device("auto")
         return score_tracks(self.model.to(device), Examples(scenes, self.config.data), self.config, device, label=label)
 
-    def record(self) -> dict[str, Any]:
-        """What a file of figures says of how they were made."""
+    def record(self, lags: Path | None) -> dict[str, Any]:
+        """What a file of figures says of how they were made.
+
+        Args:
+            lags: the table that was taken out; ``EACH`` for the lag of each scene by itself; None for none.
+        """
+        taken = {"table": None if lags == EACH else sha256_of(lags)} if lags is not None else None
         return {
+            "lags_taken_out": taken,
             "checkpoint": {"path": str(self.path), "sha256": sha256_of(self.path)},
             "command": shlex.join(["python", *sys.argv]),
             "versions": {

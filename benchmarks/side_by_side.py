@@ -78,7 +78,8 @@ def main() -> None:
     seen = seen_talkers(asked, clips, options.seen)
     if options.talkers == "unseen":
         clips = [clip for clip in clips if clip.talker not in seen]
-    report = asked.record() | {"talkers": options.talkers} | figures(asked, clips, options.pairs, options.resamples)
+    report = asked.record(options.lags) | {"talkers": options.talkers}
+    report |= figures(asked, clips, options.pairs, options.resamples)
     print(as_text(report))
     if options.out is not None:
         with whole_text_file(options.out) as file:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import csv
 import math
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from avfusion.errors import AvfusionError, UsageError
@@ -102,14 +102,18 @@ def read_word_times(path: Path) -> list[tuple[float, float]]:
     return words
 
 
-def read_lags(path: Path) -> dict[str, int]:
+def read_lags(path: Path, talkers: Iterable[str] = ()) -> dict[str, int]:
     """Reads a table of lags.
 
+    Args:
+        path: the table.
+        talkers: who must be in it (``corpus/talker``): a name that is written otherwise must not pass for no lag.
+
     Returns:
-        For each talker (``corpus/talker``) by how many milliseconds the sound comes late; negative: early.
+        For each talker by how many milliseconds the sound comes late; negative: early.
 
     Raises:
-        UsageError: a row is wrong, or a talker has two.
+        UsageError: a row is wrong, a talker has two, or one has none.
     """
     lags: dict[str, int] = {}
     for line, row in _rows(path, LAG_COLUMNS):
@@ -124,6 +128,11 @@ def read_lags(path: Path) -> dict[str, int]:
         if row["talker"] in lags:
             raise UsageError(f"{path}, line {line}: a second lag of talker {row['talker']}, expected one")
         lags[row["talker"]] = lag_ms
+    if missing := sorted(set(talkers) - set(lags)):
+        raise UsageError(
+            f"{path}: no row for talker {missing[0]} (and {len(missing) - 1} more), expected one for each, 0 where the"
+            f" sound is in step; found {len(lags)} talkers, first: {min(lags, default='none')}"
+        )
     return lags
 
 

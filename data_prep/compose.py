@@ -102,7 +102,7 @@ def compose_dataset(options: argparse.Namespace, command: str) -> None:
     entries = _chosen(listed, options.corpora, options.limit)
     if options.val_to_train:
         entries = [replace(entry, split="train" if entry.split == "val" else entry.split) for entry in entries]
-    lags_ms = read_lags(options.lags) if options.lags is not None else {}
+    lags_ms = read_lags(options.lags, {e.talker for e in entries}) if options.lags is not None else {}
     voices = _split_voices(options.speech)
     noises = _split_noises(options.noise)
     settings = {

@@ -5,7 +5,7 @@
 CLIPS is a folder of talking faces as data_prep.compose takes it. Cameras and corpora differ by a frame or two, the same
 in all clips of a talker, and a model that tells a frame apart takes such clips for ones in which nobody speaks. The lag
 is looked for as ``python -m avfusion.inference`` does in a film: over all stretches of all clips of a talker, within
-200 ms, and 0 where nothing stands out. Nobody's labels are looked at. compose, benchmarks/own_voice.py and
+200 ms, and 0 where there is too little evidence. Nobody's labels are looked at. compose, benchmarks/own_voice.py and
 benchmarks/side_by_side.py take the table by --lags.
 """
 
@@ -14,13 +14,13 @@ from __future__ import annotations
 import argparse
 import csv
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from tqdm import tqdm
 
 from avfusion.data.clips import Clip, Skipped
-from avfusion.errors import CommandParser, UsageError, run_command
+from avfusion.errors import AvfusionError, CommandParser, UsageError, run_command
 from avfusion.faces.crop import CROP_SCALE
 from avfusion.files import whole_text_file
 from avfusion.inference.film_lag import FilmLag, find_lag
@@ -30,7 +30,7 @@ from avfusion.scoring import pick_device
 from avfusion.tracks import FaceTrack
 from data_prep.source_clips import ClipDecoder, ClipEntry, DecodedClip, list_clips
 
-COLUMNS = ("talker", "lag_ms", "found", "stretches", "stands_out", "agreed")
+COLUMNS = ("talker", "lag_ms", "found", "stretches", "evidence")
 CROP_SIZE = 112
 
 
@@ -57,9 +57,11 @@ def find_lags(options: argparse.Namespace) -> None:
 
     Raises:
         UsageError: no clips, or none of a corpus that is asked for.
-        AvfusionError: a clip or the checkpoint cannot be read.
+        AvfusionError: the checkpoint cannot be read.
     """
     entries = _of_corpora(list_clips(options.clips)[0], options.corpora)
+    if options.out.is_dir():
+        raise UsageError(f"--out={options.out}: a folder; expected the name of a table")
     if not options.out.parent.is_dir():
         raise UsageError(f"--out={options.out}: no folder {options.out.parent}; make it first")
     device = pick_device(options.device, option="device")
@@ -68,19 +70,31 @@ def find_lags(options: argparse.Namespace) -> None:
     rows: dict[str, FilmLag] = {}
     by_talker = {talker: [one for one in entries if one.talker == talker] for talker in {e.talker for e in entries}}
     for talker, clips in tqdm(sorted(by_talker.items()), desc="talkers", unit="talker", disable=None):
-        heard = [clip for clip in map(decoder.decode, clips) if clip.has_sound]
+        heard = list(_with_sound(decoder, clips))
         rows[talker] = find_lag(trained.model, DecodedClips(talker, heard), trained.config, device)
     with whole_text_file(options.out) as file:
         table = csv.writer(file, lineterminator="\n")
         table.writerow(COLUMNS)
         for talker, lag in rows.items():
             facts = lag.facts()
-            cells = [talker, facts["ms"], int(lag.found), lag.stretches, facts["stands_out"], facts["agreed"]]
+            cells = [talker, facts["ms"], int(lag.found), lag.stretches, facts["evidence"]]
             table.writerow(cells)
-            state = "" if lag.found else "  (nothing stands out)"
-            sure = f"{lag.stretches:4d} stretches  {lag.stands_out:5.1f} {lag.agreed:5.1f}"
+            state = "" if lag.found else "  (too little evidence)"
+            sure = f"{lag.stretches:4d} stretches  {lag.evidence:6.1f} nats"
             print(f"{talker:28} {facts['ms']:+5d} ms  {sure}{state}")
     print(f"  {options.out}")
+
+
+def _with_sound(decoder: ClipDecoder, clips: Sequence[ClipEntry]) -> Iterator[DecodedClip]:
+    """Those that can be heard; one that cannot be read is named, and its talker's others are listened to."""
+    for entry in clips:
+        try:
+            clip = decoder.decode(entry)
+        except AvfusionError as error:
+            tqdm.write(f"left out {entry.clip_id}: {error}", file=sys.stderr)
+            continue
+        if clip.has_sound:
+            yield clip
 
 
 def _of_corpora(entries: Sequence[ClipEntry], corpora: str | None) -> list[ClipEntry]:

@@ -13,8 +13,11 @@ from __future__ import annotations
 import argparse
 import errno
 import os
+import signal
 import sys
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -46,12 +49,12 @@ def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument(
-        "videos", nargs="+", type=Path, metavar="VIDEO", help="any file with a picture, or a folder: the videos in it"
+        "videos", nargs="+", type=a_path, metavar="VIDEO", help="any file with a picture, or a folder: the videos in it"
     )
     parser.add_argument(
         "--checkpoint", type=Path, metavar="FILE", help="of train.py, or its run folder (default: the released model)"
     )
-    parser.add_argument("--out", type=Path, default=OUT, metavar="DIR", help=f"for the results (default: {OUT})")
+    parser.add_argument("--out", type=a_path, default=OUT, metavar="DIR", help=f"for the results (default: {OUT})")
     parser.add_argument("--device", default="auto", choices=("auto", "cpu", "cuda", "mps"), help="(default: auto)")
     parser.add_argument("--threads", type=int, default=0, help="CPU threads (default: 0, as torch and FFmpeg choose)")
     parser.add_argument(
@@ -89,6 +92,17 @@ def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
+def a_path(text: str) -> Path:
+    """A path; none is not the folder that one happens to be in.
+
+    Raises:
+        argparse.ArgumentTypeError: it is empty.
+    """
+    if not text:
+        raise argparse.ArgumentTypeError("found nothing, expected a path")
+    return Path(text)
+
+
 def sound_lag_ms(text: str) -> int | None:
     """A number of milliseconds; None for ``auto``.
 
@@ -110,8 +124,11 @@ def infer(options: argparse.Namespace) -> None:
         UsageError: the command line is wrong.
         AvfusionError: a video failed; of several, each was told.
     """
-    from avfusion.inference.inputs import find_videos, name_folders
-    from avfusion.inference.settings import Settings
+    with stopped_at_once():
+        import torch  # noqa: F401 most of the time until the first film
+
+        from avfusion.inference.inputs import find_videos, name_folders
+        from avfusion.inference.settings import Settings
 
     settings = Settings(
         audio_track=options.audio_track,
@@ -152,6 +169,24 @@ def infer(options: argparse.Namespace) -> None:
         wrong_use = all(isinstance(error, UsageError) for error in failed.values())
         kind = UsageError if wrong_use else AvfusionError
         raise kind(f"{len(failed)} of {len(videos)} videos failed ({which}){rest}")
+
+
+@contextmanager
+def stopped_at_once() -> Iterator[None]:
+    """Ctrl-C ends the process here and now: in the middle of an import libraries take it for a fault of their own."""
+
+    def stop(*_: object) -> None:
+        os.write(sys.stderr.fileno(), b"stopped by Ctrl-C\n")
+        os._exit(130)
+
+    if threading.current_thread() is not threading.main_thread():  # only that one may set it
+        yield
+        return
+    before = signal.signal(signal.SIGINT, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def load_tools(options: argparse.Namespace) -> tuple[TrainedModel, FaceFinder]:

@@ -171,7 +171,8 @@ class _Run:
         return self.work.do("crops", {"crop_size": crop_px, "video_id": self.name}, cut, (DATASET,))
 
     def _score(self, film: Ingested) -> dict[str, Any]:
-        lag_ms = self.settings.sound_lag_ms
+        start, end = _heard(film)
+        lag_ms = self.settings.sound_lag_ms if start < end else 0  # where nothing is heard nothing comes late
 
         def score() -> tuple[dict[str, Any], list[Path]]:
             scored = Scored({}, None, ())
@@ -188,9 +189,11 @@ class _Run:
     def _notes(self, film: Ingested, tracks: Sequence[DetectedTrack], faces: dict[str, Any]) -> list[str]:
         """What a user should know beside what ingest tells."""
         notes = []
+        told = faces["told"][1:]  # the first counts faces and frames
         if not tracks:
-            notes.append("no face was found, so the tables are empty")
-        notes += faces["told"][1:]  # the first counts faces and frames
+            dropped = any(line.startswith("dropped") for line in told)
+            notes.append(f"no face was {'kept' if dropped else 'found'}, so the tables are empty")
+        notes += told
         start, end = _heard(film)
         if tracks and (start > 0 or end < film.num_frames):
             notes.append("scores are 0 in frames without sound: nobody is heard there")
@@ -200,7 +203,8 @@ class _Run:
         self, film: Ingested, tracks: Sequence[DetectedTrack], notes: tuple[str, ...], facts: dict[str, Any]
     ) -> Result:
         raw = load_scores(self.folder / SCORES)
-        start, end = _heard(film)
+        lag_frames = round(facts["sound_lag"]["ms"] * VIDEO_HZ / 1000)
+        start, end = (frame - lag_frames for frame in _heard(film))  # what is seen when the sound was made
         faces = tuple(
             ScoredFace(
                 track,
@@ -214,7 +218,7 @@ class _Run:
             source=self.source,
             video=film.video,
             audio=film.audio,
-            sound_lag_frames=round(facts["sound_lag"]["ms"] * VIDEO_HZ / 1000),
+            sound_lag_frames=lag_frames,
             width=film.details["width"],
             height=film.details["height"],
             num_frames=film.num_frames,

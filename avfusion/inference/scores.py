@@ -78,6 +78,11 @@ def score_faces(
             f"the sound comes {order}, as the model finds in {lag.stretches} stretches, and was moved back for the"
             " scores; --sound-lag=0 leaves it"
         )
+    if lag is not None and not lag.found:
+        notes.append(
+            "too little tells by how much the sound comes late, so it was taken to be in step; if nobody seems to"
+            " speak, try --sound-lag=80 and others"
+        )
     pieces = Pieces(dataset, LONGEST_S)
     if context_frames(config.model) is not None or len(pieces.tracks) == len(dataset.tracks):
         scores = score_tracks(model, Examples(dataset, config.data), config, device, label="scores")

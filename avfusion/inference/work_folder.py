@@ -1,10 +1,11 @@
 """The folder of one video: which stages are done, with what settings, and what they left.
 
-``state.json`` is written after every stage. A stage is kept when it was done with the same settings, its files are byte
-for byte as it left them, and every stage before it was kept; else it and all that follow are done anew. So a killed run
-goes on where it stopped, and another setting costs what depends on it. What is to be replaced is set aside
-(``.earlier``) until the stage that replaces it has succeeded: where that one fails, all is as it was. The folder of
-another video is refused, and so is a file that no stage left where one is to be written.
+``state.json`` is written after every stage. A stage is kept when it was done with the same settings, after the same
+stages with the same results, and its files are byte for byte as it left them; else it is done anew. So a killed run
+goes on where it stopped, and another setting costs what depends on it. The files that a stage is to replace are set
+aside (``.earlier``) until it has succeeded; where it fails or is killed they come back, and those of later stages are
+not touched before: results stay until there are others. The folder of another video is refused, and so is a file that
+no stage left where one is to be written.
 """
 
 from __future__ import annotations
@@ -15,16 +16,16 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
+from hashlib import sha256
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 from avfusion.errors import AvfusionError, UsageError
 from avfusion.files import PART, lock, place_of, sha256_of, whole_text_file
 
 STATE, LOCK, EARLIER = "state.json", ".lock", ".earlier"
-REPORT = "report.json"  # written after the last stage: goes with the results of all
-FORMAT_VERSION = 2  # raised when a stage's rule changes: what was done by the old one is done anew
+REPORT = "report.json"  # written after the last stage, and goes with its files
+FORMAT_VERSION = 3  # raised when a stage's rule changes: what was done by the old one is done anew
 
 
 @dataclass
@@ -33,6 +34,7 @@ class StageRecord:
 
     Attributes:
         settings: everything that decides its result, but for the stages before.
+        after: what the stages before it had left, as one SHA-256.
         files: what it wrote, relative to the folder, with their SHA-256.
         found: what later stages and the report need to know.
         seconds: it took, by the wall clock.
@@ -41,6 +43,7 @@ class StageRecord:
     """
 
     settings: dict[str, Any]
+    after: str
     files: dict[str, str]
     found: dict[str, Any]
     seconds: float
@@ -57,8 +60,7 @@ class WorkFolder:
     Attributes:
         folder: where everything lies.
         stages: those that are done or kept in this run, in order.
-        renewed: whether what lay there was made from an earlier state of the same file, and is done anew.
-        interrupted: stages in which runs were killed: their files may lie there without a record.
+        interrupted: stages in which runs failed or were killed: their files may lie there without a record.
     """
 
     def __init__(self, folder: Path, source: Path) -> None:
@@ -66,10 +68,8 @@ class WorkFolder:
         self.stages: dict[str, StageRecord] = {}
         self._source = _identity(source)
         self.interrupted: set[str] = set()
-        self._theirs = self._source  # of what lay there
-        self._before, self.renewed = self._read(source)
+        self._known = self._read(source)  # what lies there, from whatever settings
         self._sweep()
-        self._first = True  # no stage was done anew in this run
 
     def do(self, name: str, settings: Mapping[str, Any], work: Work, places: Sequence[str]) -> dict[str, Any]:
         """Keeps a stage, or does it.
@@ -87,18 +87,19 @@ class WorkFolder:
             UsageError: somebody else's file lies at one of the places.
         """
         wanted = json.loads(json.dumps(settings))
-        record = self._before.get(name)
-        if record is not None and not self.renewed and record.settings == wanted and self._is_whole(record):
+        record, after = self._known.get(name), self._left_before()
+        if record is not None and (record.settings, record.after) == (wanted, after) and self._is_whole(record):
             record.kept = True
             self.stages[name] = record
             return record.found
-        first, self._first = self._first, False
-        with self._set_aside(name, can_return=first):
-            self._refuse_strangers(name, places)
+        ours = [] if record is None else [*record.files, *(place for place in places if place == REPORT)]
+        self._refuse_strangers(name, places, ours)
+        with self._set_aside(name, ours):
             wall_s, cpu_s = time.perf_counter(), time.process_time()
             found, files = work()
-            self.stages[name] = StageRecord(
+            self.stages[name] = self._known[name] = StageRecord(
                 settings=wanted,
+                after=after,
                 files={file.relative_to(self.folder).as_posix(): sha256_of(file) for file in files},
                 found=json.loads(json.dumps(found)),
                 seconds=time.perf_counter() - wall_s,
@@ -108,8 +109,14 @@ class WorkFolder:
             self._write()
         return self.stages[name].found
 
-    def _refuse_strangers(self, name: str, places: Sequence[str]) -> None:
-        """What stages left is set aside by now; what still lies there is somebody else's.
+    def _left_before(self) -> str:
+        """The film and what the stages of this run left until now, as one SHA-256."""
+        left = [FORMAT_VERSION, self._source["size_bytes"], self._source["modified_ns"]]
+        left += [[name, stage.settings, stage.files, stage.found] for name, stage in self.stages.items()]
+        return sha256(json.dumps(left, sort_keys=True).encode()).hexdigest()
+
+    def _refuse_strangers(self, name: str, places: Sequence[str], ours: Sequence[str]) -> None:
+        """What no stage left, at a place that one is to write to, is somebody else's.
 
         Raises:
             UsageError: there is such a file.
@@ -119,41 +126,44 @@ class WorkFolder:
         for place in places:
             at = self.folder / place
             inside = sorted(file for file in at.rglob("*") if not file.is_dir()) if at.is_dir() else [at]
-            if inside and (inside[0].exists() or inside[0].is_symlink()):
-                raise UsageError(
-                    f"{inside[0]} was not made by this command and would be replaced; move it away, or choose another"
-                    " folder by --out"
-                )
+            for file in inside:
+                is_there = file.exists() or file.is_symlink()
+                if is_there and file.relative_to(self.folder).as_posix() not in ours:
+                    raise UsageError(
+                        f"{file} was not made by this command and would be replaced; move it away, or choose another"
+                        " folder by --out"
+                    )
 
     @contextmanager
-    def _set_aside(self, name: str, *, can_return: bool) -> Iterator[None]:
-        """Takes away what this stage and the later ones left: no file of other settings may look like a result.
+    def _set_aside(self, name: str, files: Sequence[str]) -> Iterator[None]:
+        """Takes away what a stage is to replace: no file of other settings may look like one of its results.
 
         Args:
             name: of the stage that is done anew.
-            can_return: whether all stages before it were kept, so that what is set aside is still a result, and comes
-                back where this one fails.
+            files: that it left before; they come back where it fails now.
         """
-        gone = {known: record for known, record in self._before.items() if known not in self.stages}
-        self._before = {}
-        self._write(begun=name)  # first: without its record a file is no result
-        results = [file for record in gone.values() for file in record.files] + ([REPORT] if gone else [])
-        aside = [file for file in results if (self.folder / file).is_file()]
-        for file in aside:
-            _move(self.folder / file, self.folder / EARLIER / file)
+        self.interrupted.add(name)
+        self._write()  # first: a run that is killed from here on knows where the files are
+        for file in files:
+            if (self.folder / file).is_file():
+                _move(self.folder / file, self.folder / EARLIER / name / file)
         try:
             yield
         except BaseException:
-            if can_return:
-                for file in aside:
-                    _move(self.folder / EARLIER / file, self.folder / file)
-                self._write(source=self._theirs, also=gone)
+            self._bring_back(name)
             raise
         finally:
             shutil.rmtree(self.folder / EARLIER, ignore_errors=True)
 
+    def _bring_back(self, name: str) -> None:
+        aside = self.folder / EARLIER / name
+        for file in [file for file in aside.rglob("*") if not file.is_dir()]:
+            _move(file, self.folder / file.relative_to(aside))
+
     def _sweep(self) -> None:
-        """Removes what a killed run left half written or set aside."""
+        """Puts back what a killed run had set aside, and removes what it left half written."""
+        for name in self.interrupted:
+            self._bring_back(name)
         shutil.rmtree(self.folder / EARLIER, ignore_errors=True)
         for file in self.folder.iterdir():
             if PART.search(file.name) and file.is_file():
@@ -165,7 +175,7 @@ class WorkFolder:
         except OSError:
             return False
 
-    def _read(self, source: Path) -> tuple[dict[str, StageRecord], bool]:
+    def _read(self, source: Path) -> dict[str, StageRecord]:
         path = self.folder / STATE
         if not path.is_file():
             names = (file.name for file in self.folder.iterdir())
@@ -175,16 +185,15 @@ class WorkFolder:
                     f"{self.folder} holds files that are no result of this command ({strangers[0]}); choose another"
                     " folder by --out"
                 )
-            return {}, False
+            return {}
         try:
             content = json.loads(path.read_text(encoding="utf-8"))
             theirs = content["source"]
-            same_rules = content["format_version"] == FORMAT_VERSION
-            if not same_rules:  # its files are known by name, as ones to be replaced
+            if content["format_version"] != FORMAT_VERSION:  # its files are known by name, as ones to be replaced
                 for fields in content["stages"].values():
-                    fields["files"] = dict.fromkeys(fields["files"], "")
+                    fields.update(after="", files=dict.fromkeys(fields["files"], ""))
             stages = {name: _record(fields) for name, fields in content["stages"].items()}
-            self.interrupted = set(content.get("begun", []))
+            self.interrupted = {_plain(name) for name in content.get("begun", [])}
             same_name, same_path = theirs["name"] == self._source["name"], theirs["path"] == self._source["path"]
             same_file = all(theirs[key] == self._source[key] for key in ("size_bytes", "modified_ns"))
         except (ValueError, KeyError, TypeError, AttributeError) as error:
@@ -194,23 +203,15 @@ class WorkFolder:
                 f"{self.folder} holds the result of another video ({theirs['path']}); choose another folder for"
                 f" {source} by --out, or remove this one"
             )
-        self._theirs = theirs
-        return stages, not (same_file and same_rules)
+        return stages
 
-    def _write(
-        self,
-        *,
-        begun: str = "",
-        source: Mapping[str, Any] | None = None,
-        also: Mapping[str, StageRecord] = MappingProxyType({}),
-    ) -> None:
-        stages = {name: asdict(record) for name, record in {**self.stages, **also}.items()}
+    def _write(self) -> None:
+        stages = {name: asdict(record) for name, record in self._known.items()}
         for record in stages.values():
             del record["kept"]
         with whole_text_file(self.folder / STATE) as file:
-            known = source or self._source
-            unfinished = sorted({*self.interrupted, *([begun] if begun else [])})
-            content = {"format_version": FORMAT_VERSION, "source": known, "stages": stages, "begun": unfinished}
+            begun = sorted(self.interrupted)
+            content = {"format_version": FORMAT_VERSION, "source": self._source, "stages": stages, "begun": begun}
             file.write(json.dumps(content, indent=1) + "\n")
 
 
@@ -257,6 +258,17 @@ def _record(fields: Mapping[str, Any]) -> StageRecord:
     if not (inside and isinstance(record.found, dict) and all(isinstance(one, (int, float)) for one in numbers)):
         raise ValueError("not the record of a stage")
     return record
+
+
+def _plain(name: Any) -> str:
+    """A stage's name out of a state file.
+
+    Raises:
+        ValueError: it is none: it would lead to another folder.
+    """
+    if not isinstance(name, str) or not name.isidentifier():
+        raise ValueError("not the name of a stage")
+    return name
 
 
 def _move(source: Path, target: Path) -> None:

@@ -38,7 +38,7 @@ class CropWriter:
         self._path = Path(path)
         self._path.parent.mkdir(parents=True, exist_ok=True)
         self._part = self._path.with_name(f"{self._path.name}.{os.getpid()}.part")
-        self._container = av.open(str(self._part), "w", format="mp4")
+        self._container = av.open(f"file:{self._part}", "w", format="mp4")
         self._stream = self._container.add_stream("libx264", rate=fps, options={**_ENCODER_OPTIONS, "g": str(fps)})
         self._stream.height, self._stream.width = size
         self._stream.pix_fmt = "yuv420p"

@@ -299,10 +299,13 @@ def test_overlaps_are_told_with_the_truth_of_both_voices(sources: Path, tmp_path
     assert not verify(out).faults
 
 
+ANN_LATE = "".join(f"made/{talker},{80 if talker == 'ann' else 0}\n" for talker in TALKERS)
+
+
 def test_the_lag_of_a_talkers_sound_is_taken_out_with_what_is_said(sources: Path, made: Path, tmp_path: Path) -> None:
     """Speech from 0.6 to 1.4 s that comes 80 ms late belongs to frames 13 to 32 of the picture, not 15 to 34."""
     table = tmp_path / "lags.csv"
-    table.write_text("talker,lag_ms,found\nmade/ann,80,1\nmade/nobody,40,0\n")
+    table.write_text(f"talker,lag_ms\n{ANN_LATE}made/nobody,40\n")
     assert run(sources, tmp_path / "dataset", "--lags", str(table)) == 0
     plain, moved = PreparedDataset(made, "train"), PreparedDataset(tmp_path / "dataset", "train")
     own = {track.group: index for index, track in enumerate(plain.tracks) if track.role == "own_sound"}
@@ -322,7 +325,7 @@ def test_a_dataset_begun_without_lags_is_not_continued_with_them(
     sources: Path, made: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     table = tmp_path / "lags.csv"
-    table.write_text("talker,lag_ms\nmade/ann,80\n")
+    table.write_text(f"talker,lag_ms\n{ANN_LATE}")
     assert run(sources, made, "--lags", str(table)) == 2
     assert "settings" in capsys.readouterr().err
 
@@ -334,6 +337,7 @@ def test_a_dataset_begun_without_lags_is_not_continued_with_them(
         ("made/ann,2000", "line 2: lag_ms is 2000, expected at most 1000 either way"),
         ("made/ann,40\nmade/ann,80", "line 3: a second lag of talker made/ann, expected one"),
         ("made/ann", "line 2: 1 cells"),
+        ("made/ann,40\nmade/Ben,80", "no row for talker made/ben (and 4 more), expected one for each, 0 where"),
     ],
 )
 def test_a_wrong_table_of_lags_is_told_with_its_line(

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from avfusion.config import Config, DataConfig
 from avfusion.data.clips import Clip, Skipped
-from avfusion.inference.film_lag import FARTHEST, LEAST_STRETCHES, STRETCH_FRAMES, MovedSound, find_lag, weigh
+from avfusion.inference.film_lag import FARTHEST, STRETCH_FRAMES, MovedSound, find_lag, weigh
 from avfusion.media.audio import write_audio
 from avfusion.models import ActiveSpeakerDetector
 from avfusion.tracks import FaceTrack
@@ -84,23 +84,62 @@ def test_further_off_than_200_ms_is_a_film_out_of_step_and_stays_so() -> None:
     assert (lag.frames, lag.found) == (0, False)
 
 
-def test_a_short_film_and_one_in_which_nobody_speaks_stay_as_they_are() -> None:
-    short = found(film(2, (LEAST_STRETCHES - 1) * STRETCH_FRAMES + 10))
-    assert (short.frames, short.found, short.stretches, short.stands_out) == (0, False, LEAST_STRETCHES - 1, 0.0)
+@pytest.mark.parametrize("frames", [35, 60, 110])
+def test_a_film_in_which_every_frame_tells_needs_to_be_no_longer_than_that(frames: int) -> None:
+    lag = found(film(2, frames))
+    assert (lag.frames, lag.found) == (2, True)
+
+
+def test_a_film_too_short_and_one_of_another_s_voice_stay_as_they_are() -> None:
+    short = found(film(2, 20))
+    assert (short.frames, short.found, short.stretches, short.evidence) == (0, False, 0, 0.0)
     rng = np.random.default_rng(1)
     strange = found(Flashing(rng.integers(0, 2, 750), rng.integers(0, 2, 750)))
     assert (strange.frames, strange.found) == (0, False)
+    assert strange.evidence < -5
 
 
-def test_curves_of_nothing_are_seldom_taken_for_a_lag() -> None:
-    rng = np.random.default_rng(2)
-    moved = [weigh(rng.standard_normal((12, 2 * FARTHEST + 1))).frames != 0 for _ in range(1000)]
-    assert np.mean(moved) < 0.02
+def test_stretches_in_which_nobody_speaks_do_not_outvote_the_others() -> None:
+    """Two of twelve tell that the sound comes three frames late; the others are alike at every move."""
+    curves = np.zeros((12, 2 * FARTHEST + 1))
+    curves[[4, 9], FARTHEST + 3] = 0.5
+    lag = weigh(curves, [STRETCH_FRAMES] * 12)
+    assert (lag.frames, lag.found, lag.stretches) == (3, True, 12)
+    assert weigh(curves[[4, 9]], [STRETCH_FRAMES] * 2).evidence == pytest.approx(lag.evidence)
+    assert not weigh(curves[:6], [STRETCH_FRAMES] * 6).found  # one alone is too little for an unusual lag
+
+
+def test_stretches_that_do_not_agree_tell_that_nothing_belongs_together() -> None:
+    curves = 0.5 * np.eye(2 * FARTHEST + 1)[[3, 8, 12, 13, 17, 20]]
+    lag = weigh(curves, [STRETCH_FRAMES] * 6)
+    assert (lag.frames, lag.found) == (0, False)
+    assert lag.evidence < 0
+
+
+def test_a_longer_stretch_counts_for_more() -> None:
+    curves = np.zeros((2, 2 * FARTHEST + 1))
+    curves[0, FARTHEST - 1] = curves[1, FARTHEST + 1] = 0.4
+    assert int(np.argmax(weigh(curves, [60, 30]).similarity)) == FARTHEST - 1
+    assert int(np.argmax(weigh(curves, [30, 60]).similarity)) == FARTHEST + 1
+    assert weigh(curves[:1], [60]).evidence > weigh(curves[:1], [30]).evidence
+
+
+def test_what_a_stretch_tells_worked_by_hand() -> None:
+    """Similarity 0.4 at one move of 25, in 50 frames of 0.3 nats each: a choice among 25, a lag of 0 being usual."""
+    curves = np.zeros((1, 2 * FARTHEST + 1))
+    curves[0, FARTHEST] = 0.4
+    chosen = np.exp(0.3 * 50 * 0.4) / (np.exp(0.3 * 50 * 0.4) + 24)
+    others = (1 - chosen) / 24
+    lags = np.arange(-5, 6)
+    likely = np.exp(-(((lags - 0.7) / 2) ** 2) / 2)
+    at_0 = likely[5] / likely.sum()
+    expected = np.log(25 * (at_0 * chosen + (1 - at_0) * others))
+    assert weigh(curves, [50]).evidence == pytest.approx(expected)
 
 
 def test_curves_that_agree_everywhere_alike_tell_nothing() -> None:
-    lag = weigh(np.ones((20, 2 * FARTHEST + 1)))
-    assert (lag.frames, lag.found) == (0, False)
+    lag = weigh(np.ones((20, 2 * FARTHEST + 1)), [STRETCH_FRAMES] * 20)
+    assert (lag.frames, lag.found, lag.evidence) == (0, False, pytest.approx(0.0))
 
 
 def test_the_model_comes_back_in_the_mode_it_was_in(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -196,6 +196,7 @@ def test_a_face_of_two_frames_is_told_or_kept_on_demand(tmp_path: Path) -> None:
     report = run(film, tmp_path / "brief")
     assert report.num_faces == 0
     assert any(note.startswith("dropped 1 track shorter than 10 frames") for note in report.notes)
+    assert "no face was kept, so the tables are empty" in report.notes
     settings = Settings(smooth_s=0.4, shortest_frames=0, overlay=False, viewer=False)
     report = run(film, tmp_path / "brief", planted(Watcher()), settings)
     assert report.num_faces == 1
@@ -258,14 +259,39 @@ def test_a_given_lag_of_the_sound_is_taken_out_of_the_scores(tmp_path: Path) -> 
         loud[lag_ms] = [round(25 * float(row["frame_timestamp"])) for row in rows_of(out) if float(row["score"]) > 0.5]
         assert report_of(out)["sound_lag"] == {"ms": lag_ms, "found": False}
         assert not any("--sound-lag" in note for note in report.notes)
+        assert not any("frames without sound" in note for note in report.notes)
     assert loud[0][0] - loud[80][0] == loud[-80][0] - loud[0][0] == 2
     assert loud[0][-1] - loud[80][-1] == loud[-80][-1] - loud[0][-1] == 2
+
+
+def test_no_speaker_is_where_the_moved_sound_is_not(tmp_path: Path) -> None:
+    """Of a sound that ends early and is two frames late, the last two frames belong to nothing that is heard."""
+    film = write_film(tmp_path / "part.mp4", [Face(60, flashes=lambda n: True)], num_frames=50, sound_s=1.0)
+    heard = {}
+    for lag_ms in (-80, 0, 80):
+        out = tmp_path / f"out {lag_ms}"
+        run(film, out, planted(Watcher()), replace(PLAIN, sound_lag_ms=lag_ms))
+        frames = np.flatnonzero([float(row["score"]) > 0 for row in rows_of(out)])
+        heard[lag_ms] = (int(frames[0]), int(frames[-1]))
+    first, last = heard[0]
+    assert first == 0
+    assert heard == {-80: (2, last + 2), 0: (0, last), 80: (0, last - 2)}
+
+
+def test_a_film_whose_lag_is_not_found_says_what_was_taken(tmp_path: Path) -> None:
+    film = write_film(tmp_path / "film.mp4", [Face(60)], num_frames=30, tone=(10, 20))
+    report = run(film, tmp_path / "auto", planted(Listener()), replace(PLAIN, sound_lag_ms=None))
+    assert any(note.startswith("too little tells by how much the sound comes late") for note in report.notes)
+    mute = write_film(tmp_path / "mute.mp4", [Face(60)], num_frames=30, sound_s=0)
+    report = run(mute, tmp_path / "mute", planted(Listener()), replace(PLAIN, sound_lag_ms=None))
+    assert not any("--sound-lag" in note for note in report.notes)
+    assert report_of(tmp_path / "mute")["sound_lag"] == {"ms": 0, "found": False}
 
 
 def test_a_lag_that_the_model_finds_is_taken_out_and_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     film = write_film(tmp_path / "late.mp4", [Face(60, first=5, last=35)], tone=(18, 26))
     run(film, tmp_path / "given", planted(Listener()), replace(PLAIN, sound_lag_ms=-80))
-    found = FilmLag(-2, found=True, stretches=9, stands_out=5.25, agreed=3.5, similarity=(0.5,) * 25)
+    found = FilmLag(-2, found=True, stretches=9, evidence=5.25, similarity=(0.5,) * 25)
     monkeypatch.setattr("avfusion.inference.scores.find_lag", lambda *_: found)
     report = run(film, tmp_path / "found", planted(Listener()))
     assert [row["score"] for row in rows_of(tmp_path / "found")] == [

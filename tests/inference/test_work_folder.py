@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import pytest
 
 from avfusion.errors import AvfusionError, UsageError
 from avfusion.files import whole_file
-from avfusion.inference.work_folder import STATE, open_work_folder
+from avfusion.inference.work_folder import REPORT, STATE, open_work_folder
 
 FIRST, SECOND = "media/film.bin", "result.txt"
 
@@ -50,7 +51,7 @@ def run(
     """Both stages; says which were kept."""
     with open_work_folder(folder, source) as work:
         work.do("first", {"n": first}, at_first or writes(folder, FIRST, f"film {first}"), ("media",))
-        work.do("second", {"n": second}, at_second or writes(folder, SECOND, f"result {second}"), (SECOND,))
+        work.do("second", {"n": second}, at_second or writes(folder, SECOND, f"result {second}"), (SECOND, REPORT))
         return " ".join(name for name, record in work.stages.items() if record.kept)
 
 
@@ -62,7 +63,7 @@ def texts(folder: Path) -> dict[str, str]:
 @pytest.mark.parametrize("error", [AvfusionError("no"), UsageError("no"), KeyboardInterrupt(), OSError(28, "full")])
 def test_a_stage_that_fails_leaves_what_was_there(folder: Path, source: Path, stage: str, error: BaseException) -> None:
     def work() -> tuple[Mapping[str, Any], Sequence[Path]]:
-        assert not (folder / SECOND).exists()  # meanwhile no old result stands beside new settings
+        assert not (folder / {"first": FIRST, "second": SECOND}[stage]).exists()  # no old file for a new one
         raise error
 
     with pytest.raises(type(error)):
@@ -72,13 +73,23 @@ def test_a_stage_that_fails_leaves_what_was_there(folder: Path, source: Path, st
     assert run(folder, source) == "first second"
 
 
-def test_after_a_stage_was_done_anew_what_followed_from_the_old_one_does_not_come_back(
-    folder: Path, source: Path
-) -> None:
+def test_results_stay_until_there_are_others_though_an_earlier_stage_is_done_anew(folder: Path, source: Path) -> None:
     with pytest.raises(AvfusionError, match="it failed"):
         run(folder, source, first=2, at_second=fails)
-    assert texts(folder) == {FIRST: "film 2"}
-    assert run(folder, source, first=2) == "first"
+    assert texts(folder) == {FIRST: "film 2", SECOND: "result 1"}
+    assert run(folder, source, first=2) == "first"  # but they are no results of that
+    assert run(folder, source) == ""
+    assert run(folder, source) == "first second"
+
+
+def test_a_stage_that_comes_to_what_it_had_come_to_leaves_the_later_ones_valid(folder: Path, source: Path) -> None:
+    (folder / FIRST).unlink()
+    assert run(folder, source) == "second"
+    run(folder, source, at_first=writes(folder, FIRST, "film 1"))
+    with pytest.raises(AvfusionError, match="it failed"):
+        run(folder, source, first=2, at_second=fails)
+    assert run(folder, source) == "second"
+    assert texts(folder) == {FIRST: "film 1", SECOND: "result 1"}
 
 
 def test_a_source_that_was_replaced_by_something_useless_costs_no_result(folder: Path, source: Path) -> None:
@@ -86,7 +97,7 @@ def test_a_source_that_was_replaced_by_something_useless_costs_no_result(folder:
     with pytest.raises(AvfusionError, match="it failed"):
         run(folder, source, at_first=fails)
     assert texts(folder) == {FIRST: "film 1", SECOND: "result 1"}
-    assert run(folder, source) == ""  # another file: nothing is kept once it can be read
+    assert run(folder, source) == ""  # another file: nothing is kept now that it can be read
     assert run(folder, source) == "first second"
 
 
@@ -94,7 +105,7 @@ def test_a_source_that_was_replaced_by_something_useless_costs_no_result(folder:
 def test_damage_that_keeps_the_size_is_noticed(folder: Path, source: Path, name: str) -> None:
     path = folder / name
     path.write_text(path.read_text().replace("l", "x"))
-    assert run(folder, source) == ("" if name == FIRST else "first")
+    assert run(folder, source) == ("second" if name == FIRST else "first")
     assert texts(folder) == {FIRST: "film 1", SECOND: "result 1"}
 
 
@@ -104,6 +115,37 @@ def test_what_a_killed_run_left_half_written_or_set_aside_is_removed(folder: Pat
     (folder / "mine.part").write_text("of somebody")
     assert run(folder, source) == "first second"
     assert sorted(file.name for file in folder.iterdir()) == [".lock", "media", "mine.part", SECOND, STATE]
+
+
+@pytest.mark.parametrize("stage", ["first", "second"])
+@pytest.mark.parametrize("when", ["before it moved a file", "after", "when it had written"])
+def test_a_killed_run_leaves_what_was_there(
+    folder: Path, source: Path, stage: str, when: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The disk as it is at that instant, in another place, where nothing is tidied up."""
+    name = {"first": FIRST, "second": SECOND}[stage]
+    killed = folder.parent / "killed"
+
+    def work() -> tuple[Mapping[str, Any], Sequence[Path]]:
+        if when == "when it had written":
+            (folder / name).write_text("new")
+        shutil.copytree(folder, killed)
+        raise KeyboardInterrupt
+
+    def no_move(*_: object) -> None:
+        shutil.copytree(folder, killed)
+        raise KeyboardInterrupt
+
+    if when == "before it moved a file":
+        monkeypatch.setattr("avfusion.inference.work_folder._move", no_move)
+    with pytest.raises(KeyboardInterrupt):
+        run(folder, source, **{stage: 2, f"at_{stage}": work})
+    monkeypatch.undo()
+    with open_work_folder(killed, source):
+        assert texts(killed) == {FIRST: "film 1", SECOND: "result 1"}
+    assert sorted(file.name for file in killed.iterdir()) == [".lock", "media", SECOND, STATE]
+    assert run(killed, source) == "first second"
+    assert run(killed, source, **{stage: 2}) == ("" if stage == "first" else "first")
 
 
 def test_a_run_that_was_killed_while_it_wrote_its_first_state_can_go_on(tmp_path: Path, source: Path) -> None:
@@ -136,6 +178,18 @@ def test_a_strangers_file_where_a_stage_writes_is_refused_before_anything_is_los
     assert run(folder, source, first=2) == ""
 
 
+def test_a_strangers_file_that_was_refused_is_refused_again(folder: Path, source: Path) -> None:
+    (folder / SECOND).rename(folder / "mine")
+    state = json.loads((folder / STATE).read_text())
+    del state["stages"]["second"]
+    (folder / STATE).write_text(json.dumps(state))
+    (folder / "mine").rename(folder / SECOND)
+    for _ in range(2):  # the first stage is done anew
+        with pytest.raises(UsageError, match=r"result\.txt was not made by this command"):
+            run(folder, source, first=2)
+        assert texts(folder) == {FIRST: "film 2", SECOND: "result 1"}
+
+
 def test_what_a_killed_stage_left_is_no_strangers_however_long_ago(folder: Path, source: Path) -> None:
     """Killed in the second stage, then in the first: what the second had begun is still known as ours."""
     state = json.loads((folder / STATE).read_text())
@@ -156,7 +210,7 @@ def test_what_a_killed_stage_left_is_no_strangers_however_long_ago(folder: Path,
 
 
 def test_a_report_goes_with_the_results_it_tells_of(folder: Path, source: Path) -> None:
-    report = folder / "report.json"
+    report = folder / REPORT
     report.write_text("{}")
     with pytest.raises(AvfusionError, match="it failed"):
         run(folder, source, second=2, at_second=fails)
@@ -196,4 +250,13 @@ def test_a_state_of_odd_values_is_told_and_touches_nothing(
     with pytest.raises(AvfusionError, match=r"state\.json is damaged; remove .* and run the same command again"):
         run(folder, source, second=2)
     assert victim.read_text() == "keep me"
+    assert texts(folder) == {FIRST: "film 1", SECOND: "result 1"}
+
+
+@pytest.mark.parametrize("name", ["../victims", "..", "/tmp", 5, ""])
+def test_a_state_that_names_a_stage_by_a_path_is_told(folder: Path, source: Path, name: object) -> None:
+    state = json.loads((folder / STATE).read_text())
+    (folder / STATE).write_text(json.dumps(state | {"begun": [name]}))
+    with pytest.raises(AvfusionError, match=r"state\.json is damaged; remove .* and run the same command again"):
+        run(folder, source)
     assert texts(folder) == {FIRST: "film 1", SECOND: "result 1"}
