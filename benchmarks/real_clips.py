@@ -180,16 +180,18 @@ class Asked:
     def lags_taken_out(self, scenes: Scenes) -> Scenes:
         """Every scene as ``python -m avfusion.inference`` takes a film: the lag of its sound found, and taken out."""
         device = pick_device("auto")
-        moved = Scenes(scenes.name)
         by_scene: dict[str, list[int]] = {}
         for index, track in enumerate(scenes.tracks):
             by_scene.setdefault(track.video_id, []).append(index)
-        for indices in tqdm(by_scene.values(), desc="lags", unit="scene", disable=None):
-            lag_ms = find_lag(self.model.to(device), scenes.part(indices), self.config, device).facts()["ms"]
-            for index in indices:
-                track, clip = scenes.tracks[index], scenes.read(index)
-                audio = moved_back(clip.audio, lag_ms)
-                moved.add(track.video_id, clip.crops, track.boxes_xyxy, audio, clip.speaking)
+        lags_ms = {
+            name: find_lag(self.model.to(device), scenes.part(indices), self.config, device).facts()["ms"]
+            for name, indices in tqdm(by_scene.items(), desc="lags", unit="scene", disable=None)
+        }
+        moved = Scenes(scenes.name)
+        for index, track in enumerate(scenes.tracks):
+            clip = scenes.read(index)
+            audio = moved_back(clip.audio, lags_ms[track.video_id])
+            moved.add(track.video_id, clip.crops, track.boxes_xyxy, audio, clip.speaking)
         return moved
 
     def scores(self, scenes: Scenes, label: str) -> list[NDArray[np.float32]]:

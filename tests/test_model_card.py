@@ -65,8 +65,9 @@ def figures(tmp_path: Path, weights: Path) -> Path:
     }  # fmt: skip
     contents: dict[str, dict[str, Any]] = {
         "own_voice": ours | own_voice.figures(Rule(), CLIPS, set(), 0),
-        "own_voice_lags": ours | own_voice.figures(Rule(), CLIPS, set(), 0),
-        "side_by_side": ours | side_by_side.figures(Rule(), CLIPS, 5, 0),
+        "own_voice_each": ours | {"lags_taken_out": {"table": None}} | own_voice.figures(Rule(), CLIPS, set(), 0),
+        "own_voice_lags": ours | {"lags_taken_out": {"table": "e" * 64}} | own_voice.figures(Rule(), CLIPS, set(), 0),
+        "side_by_side": ours | {"lags_taken_out": {"table": "e" * 64}} | side_by_side.figures(Rule(), CLIPS, 5, 0),
         "report": theirs | {"all": whole, "sources": [source]},
         "robustness": theirs | {"desync": {"rows": [moved, moved | {"condition": "x", "false_accept_rate": 0.125}]}},
     }
@@ -132,6 +133,16 @@ def test_figures_of_other_weights_are_refused(
     path.write_text(path.read_text().replace("c" * 64, "d" * 64))
     assert run(monkeypatch, str(figures), f"--weights={weights}") == 1
     assert "report.json: figures of other weights than" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["own_voice_each", "own_voice_lags", "side_by_side"])
+def test_figures_of_clips_as_they_are_do_not_stand_where_lags_were_taken_out(
+    figures: Path, weights: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    path = figures / f"{name}.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"lags_taken_out": None}))
+    assert run(monkeypatch, str(figures), f"--weights={weights}") == 1
+    assert f"{name}.json: no lags were taken out; see --help" in capsys.readouterr().err
 
 
 def test_other_files_and_damage_are_one_line(

@@ -6,17 +6,20 @@ import json
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 import pytest
 
 from avfusion.checkpoint import save_checkpoint
-from avfusion.config import Config
+from avfusion.config import Config, DataConfig
 from avfusion.errors import run_command
-from avfusion.models import build_model
+from avfusion.files import sha256_of
+from avfusion.models import ActiveSpeakerDetector, build_model
 from benchmarks import own_voice
-from benchmarks.real_clips import LEFT_OUT_TALKERS, seen_talkers, wanted_clips
+from benchmarks.real_clips import LEFT_OUT_TALKERS, Asked, Scenes, seen_talkers, wanted_clips
 from tests.data_prep.test_compose_command import ALIGN, write_clip
+from tests.inference.test_film_lag import Reader, film
 from tests.made_clips import Rule, a_clip
 
 CLIPS = [a_clip(f"c{number}", f"made/t{number % 5}", ("train", "val", "test")[number % 3]) for number in range(15)]
@@ -144,7 +147,42 @@ def test_the_command_scores_films(
     assert set(report["talkers"]) == {"made/ann", "made/ben", "made/eve"}
     assert report["seen"] == ["made/ann", "made/ben"]
     assert len(report["checkpoint"]["sha256"]) == 64
+    assert report["lags_taken_out"] is None
     assert "| all: 3 talkers, 3 clips |" in capsys.readouterr().out
+
+
+def test_lags_are_those_of_a_table_or_of_each_clip(
+    films: Path, checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out, table = tmp_path / "figures.json", tmp_path / "lags.csv"
+    table.write_text("talker,lag_ms\n" + "".join(f"made/{name},40\n" for name in ("ann", "ben", "eve", "mute")))
+    for lags, taken in ((table, sha256_of(table)), (Path("each"), None)):
+        given = [str(films), f"--checkpoint={checkpoint}", f"--out={out}", "--resamples=0", f"--lags={lags}"]
+        monkeypatch.setattr(sys, "argv", ["own_voice.py", *given])
+        assert run_command(own_voice.main) == 0
+        assert json.loads(out.read_text())["lags_taken_out"] == {"table": taken}
+        assert "trained on AVA, all, clips as they are |" in capsys.readouterr().out
+    table.write_text("talker,lag_ms\nann,40\n")
+    monkeypatch.setattr(sys, "argv", ["own_voice.py", str(films), f"--checkpoint={checkpoint}", f"--lags={table}"])
+    assert run_command(own_voice.main) == 2
+    assert "no row for talker made/ann (and 3 more)" in capsys.readouterr().err
+
+
+def test_each_scene_s_own_lag_is_taken_out_for_all_of_its_faces() -> None:
+    """Two faces of one scene whose sound comes two frames late, and one of another that is a frame early."""
+    config = Config(data=DataConfig(crop_size=32))
+    asked = Asked(cast(ActiveSpeakerDetector, Reader()), config, Path("reader"), {})
+    scenes = Scenes("scenes")
+    films = {"late": film(2, 110), "early": film(-1, 110)}
+    for name in ("late", "early", "late"):
+        clip = films[name].read(0)
+        scenes.add(name, clip.crops, films[name].tracks[0].boxes_xyxy, clip.audio, clip.speaking)
+    moved = asked.lags_taken_out(scenes)
+    assert [track.video_id for track in moved.tracks] == ["late", "early", "late"]
+    for index, track in enumerate(moved.tracks):
+        sound, frames = films[track.video_id].sound(), {"late": 2, "early": -1}[track.video_id]
+        wanted = np.concatenate([np.zeros(640, np.float32), sound, np.zeros(1280, np.float32)])[640 * (1 + frames) :]
+        np.testing.assert_array_equal(moved.read(index).audio, wanted[: len(sound)])
 
 
 def test_nobody_to_compare_with_is_one_line(

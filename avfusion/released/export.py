@@ -38,9 +38,10 @@ from avfusion.weights import SUFFIX, write_weights
 REQUIRED = {
     "name": str,  # of the model
     "licence": str,  # of the weights
-    "data": list,  # objects with name, licence, source and use: everything it was trained on
+    "data": list,  # objects of OF_DATA: everything it was trained on
     "talkers": dict,  # trained_on and chosen_on: lists of corpus/talker, the faces it has learnt or was chosen on
 }
+OF_DATA = ("name", "licence", "source", "use")
 CHECKED = (SceneSizes(1, 1, 1), SceneSizes(2, 2, 33, masked=True), SceneSizes(1, 1, 120))
 
 
@@ -84,15 +85,24 @@ def read_facts(path: Path) -> dict[str, Any]:
     for name, kind in REQUIRED.items():
         if not isinstance(facts.get(name), kind) or not facts[name]:
             raise UsageError(f"--facts={path}: expected {name!r}, a {kind.__name__} with something in it")
+    if not isinstance(facts["talkers"].get("trained_on"), list):
+        raise UsageError(f"--facts={path}: talkers: expected trained_on, a list of corpus/talker, and maybe chosen_on")
+    for one in facts["data"]:
+        if not (isinstance(one, dict) and all(isinstance(one.get(name), str) for name in OF_DATA)):
+            raise UsageError(f"--facts={path}: data: expected objects with {', '.join(OF_DATA)}, found {one}")
     level = facts.get("level")
     if level is not None and not (isinstance(level, dict) and _is_level(level)):
-        raise UsageError(f"--facts={path}: level: expected an object with a scale above 0 and an offset, found {level}")
+        raise UsageError(
+            f"--facts={path}: level: expected an object with a scale above 0, an offset, and set_on, what they were set"
+            f" on; found {level}"
+        )
     return facts
 
 
 def _is_level(level: Mapping[str, Any]) -> bool:
     numbers = [level.get("scale"), level.get("offset")]
-    return all(isinstance(one, (int, float)) and math.isfinite(one) for one in numbers) and level["scale"] > 0
+    finite = all(isinstance(one, (int, float)) and math.isfinite(one) for one in numbers)
+    return finite and level["scale"] > 0 and isinstance(level.get("set_on"), str)
 
 
 @torch.no_grad()

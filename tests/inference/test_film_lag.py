@@ -100,11 +100,11 @@ def test_a_film_too_short_and_one_of_another_s_voice_stay_as_they_are() -> None:
 
 
 def test_stretches_in_which_nobody_speaks_do_not_outvote_the_others() -> None:
-    """Two of twelve tell that the sound comes three frames late; the others are alike at every move."""
+    """Two of twelve tell that the sound comes five frames late; the others are alike at every move."""
     curves = np.zeros((12, 2 * FARTHEST + 1))
-    curves[[4, 9], FARTHEST + 3] = 0.5
+    curves[[4, 9], FARTHEST + 5] = 0.5
     lag = weigh(curves, [STRETCH_FRAMES] * 12)
-    assert (lag.frames, lag.found, lag.stretches) == (3, True, 12)
+    assert (lag.frames, lag.found, lag.stretches) == (5, True, 12)
     assert weigh(curves[[4, 9]], [STRETCH_FRAMES] * 2).evidence == pytest.approx(lag.evidence)
     assert not weigh(curves[:6], [STRETCH_FRAMES] * 6).found  # one alone is too little for an unusual lag
 
@@ -125,10 +125,10 @@ def test_a_longer_stretch_counts_for_more() -> None:
 
 
 def test_what_a_stretch_tells_worked_by_hand() -> None:
-    """Similarity 0.4 at one move of 25, in 50 frames of 0.3 nats each: a choice among 25, a lag of 0 being usual."""
+    """Similarity 0.4 at one move of 25, in 50 frames of 0.4 nats each: a choice among 25, a lag of 0 being usual."""
     curves = np.zeros((1, 2 * FARTHEST + 1))
     curves[0, FARTHEST] = 0.4
-    chosen = np.exp(0.3 * 50 * 0.4) / (np.exp(0.3 * 50 * 0.4) + 24)
+    chosen = np.exp(0.4 * 50 * 0.4) / (np.exp(0.4 * 50 * 0.4) + 24)
     others = (1 - chosen) / 24
     lags = np.arange(-5, 6)
     likely = np.exp(-(((lags - 0.7) / 2) ** 2) / 2)

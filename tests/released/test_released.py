@@ -57,7 +57,7 @@ def exported(run: Path, monkeypatch: pytest.MonkeyPatch, *more: str) -> int:
 def test_the_level_of_the_speaking_score_alone_is_moved(
     run: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    facts = FACTS | {"level": {"scale": 0.5, "offset": 2.0}}
+    facts = FACTS | {"level": {"scale": 0.5, "offset": 2.0, "set_on": "clips"}}
     (run.parent / "facts.json").write_text(json.dumps(facts))
     out = run.parent / "small.safetensors"
     assert exported(run, monkeypatch, f"--out={out}") == 0
@@ -75,7 +75,14 @@ def test_the_level_of_the_speaking_score_alone_is_moved(
 
 
 @pytest.mark.parametrize(
-    "level", [{"scale": 0.0, "offset": 1.0}, {"scale": 1.0}, [1.0, 2.0], {"scale": "1", "offset": 0}]
+    "level",
+    [
+        {"scale": 0.0, "offset": 1.0, "set_on": "x"},
+        {"scale": 1.0, "set_on": "x"},
+        [1.0, 2.0],
+        {"scale": "1", "offset": 0, "set_on": "x"},
+        {"scale": 1.0, "offset": 1.0},
+    ],
 )
 def test_a_level_that_is_none_is_refused(
     run: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], level: object
@@ -84,7 +91,30 @@ def test_a_level_that_is_none_is_refused(
     assert exported(run, monkeypatch, f"--out={run.parent / 'x.safetensors'}") == 2
     said = capsys.readouterr().err
     assert said.count("\n") == 1
-    assert "level: expected an object with a scale above 0 and an offset" in said
+    assert "level: expected an object with a scale above 0, an offset, and set_on" in said
+
+
+@pytest.mark.parametrize(
+    ("part", "said"),
+    [
+        ({"talkers": {"chosen_on": ["grid/s4"]}}, "talkers: expected trained_on, a list of corpus/talker"),
+        (
+            {"data": [{"name": "GRID", "licence": "CC BY 4.0"}]},
+            "data: expected objects with name, licence, source, use",
+        ),
+        ({"data": ["GRID"]}, "data: expected objects with name, licence, source, use"),
+        ({"talkers": {}}, "expected 'talkers', a dict with something in it"),
+    ],
+)
+def test_facts_that_a_card_could_not_be_filled_from_are_refused(
+    run: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], part: dict[str, object], said: str
+) -> None:
+    (run.parent / "facts.json").write_text(json.dumps(FACTS | part))
+    assert exported(run, monkeypatch, f"--out={run.parent / 'x.safetensors'}") == 2
+    told = capsys.readouterr().err
+    assert told.count("\n") == 1
+    assert said in told
+    assert not (run.parent / "x.safetensors").exists()
 
 
 def test_the_released_model_scores_as_the_averaged_one(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
