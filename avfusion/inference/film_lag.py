@@ -45,8 +45,8 @@ EDGE = 3  # frames at a window's ends that are left out: padding matches padding
 LEAST_PAIRS = 5  # of a stretch and move
 # Sound comes rather late than early, by a frame or two (docs/experiments.md).
 USUAL_FRAMES, SPREAD_FRAMES = 0.7, 2.0
-# How much a frame's similarity, -1..1, counts: frames beside each other say nearly the same. Set with the next number on
-# clips of 4 s; a stranger's voice that is moved by 200 ms at most is still a stranger's (docs/experiments.md).
+# How much a frame's similarity, -1..1, counts: frames beside each other say nearly the same. Set with the next number
+# on clips of 4 s; a stranger's voice that is moved by 200 ms at most is still a stranger's (docs/experiments.md).
 NATS_A_FRAME = 0.4
 ENOUGH_NATS = 0.5
 
