@@ -50,7 +50,6 @@ USUAL_FRAMES, SPREAD_FRAMES = 0.7, 2.0
 NATS_A_FRAME = 0.4
 ENOUGH_NATS = 0.5
 
-
 Floats = NDArray[np.float64]
 NO_CURVES: Floats = np.zeros((0, 2 * FARTHEST + 1))
 
@@ -60,8 +59,8 @@ class FilmLag:
     """What was found.
 
     Attributes:
-        frames: by how many the sound comes later than the picture; negative: earlier. 0 where nothing stands out.
-        found: whether anything does.
+        frames: by how many the sound comes later than the picture; negative: earlier. 0 where too little tells.
+        found: whether enough does.
         stretches: that were compared.
         evidence: for the sound belonging to the picture at some lag within ±5 frames, in nats; 0 without stretches.
         similarity: mean over the frames at moves ``-12 .. 12``, less the mean over the moves.
