@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 from avfusion import released
 from avfusion.inference import __main__ as command
 from avfusion.inference import pipeline
+from tests.conftest import REPOSITORY
 from tests.inference.painted import Face, RedDetector, save_untrained, small, write_film
 
 QUICK = ("--device=cpu", "--no-overlay", "--no-viewer")
@@ -50,6 +52,41 @@ def test_one_video_gives_a_folder_whose_files_are_printed(
     assert not (folder / "overlay.mp4").exists()
     assert call("my talk.mp4", f"--checkpoint={checkpoint.parent.parent}", *QUICK) == 0  # the run folder
     assert capsys.readouterr().out.count("(kept from an earlier run)") == 5
+
+
+@pytest.mark.parametrize("out", ["10:30", "pipe:1", "crypto:x"])
+def test_a_folder_whose_name_looks_like_an_address_is_a_folder(
+    checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, out: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    film = write_film(tmp_path / "talk.mp4", [Face(60)], num_frames=20)
+    assert call(film, "--checkpoint", checkpoint, "--out", out, "--device=cpu", "--no-viewer") == 0
+    assert (tmp_path / out / "talk" / "overlay.mp4").is_file()
+
+
+@pytest.mark.parametrize("given", [("",), ("talk.mp4", "--out="), ("talk.mp4", "--out", "")])
+def test_an_empty_name_is_not_the_folder_one_is_in(given: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+    assert call(*given) == 2
+    assert "found nothing, expected a path" in capsys.readouterr().err
+
+
+def test_ctrl_c_while_libraries_load_ends_in_one_line(tmp_path: Path) -> None:
+    """Sent from inside an import, whose library would take it for a fault of its own."""
+    (tmp_path / "torch.py").write_text(
+        "import os, signal\n"
+        "try:\n"
+        "    os.kill(os.getpid(), signal.SIGINT)\n"
+        "    for _ in range(10**6): pass\n"
+        "except BaseException as error:\n"
+        "    raise AttributeError('half imported') from error\n"
+    )
+    code = "import sys; from avfusion.inference.__main__ import main; sys.exit(main(['talk.mp4']))"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True, text=True, check=False, cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": f"{tmp_path}:{REPOSITORY}"},
+    )  # fmt: skip
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "stopped by Ctrl-C\n")
 
 
 def test_overlay_and_viewer_come_by_default(
