@@ -79,7 +79,9 @@ class FilmLag:
             "found": self.found,
             "stretches": self.stretches,
             "evidence": round(self.evidence, 2),
-            "similarity": [round(value, 4) for value in self.similarity],
+            "similarity_by_ms": {
+                str(1000 * (move - FARTHEST) // VIDEO_HZ): round(value, 4) for move, value in enumerate(self.similarity)
+            },
         }
 
 

@@ -72,13 +72,16 @@ def score_faces(
     frames = lag.frames if lag is not None else round((lag_ms or 0) * VIDEO_HZ / 1000)
     dataset = MovedSound(prepared, audio, frames)
     notes = []
-    if lag is not None and frames:
-        order = f"{abs(frames) * 1000 // VIDEO_HZ} ms {'after' if frames > 0 else 'before'} the picture"
+    if lag is not None and lag.found:
+        found_in = "1 stretch" if lag.stretches == 1 else f"{lag.stretches} stretches"
+        order = f"about {abs(frames) * 1000 // VIDEO_HZ} ms {'after' if frames > 0 else 'before'} the picture"
         notes.append(
-            f"the sound comes {order}, as the model finds in {lag.stretches} stretches, and was moved back for the"
-            " scores; --sound-lag=0 leaves it"
+            f"the sound comes {order}, as the model finds in {found_in}, and was moved back for the scores;"
+            " --sound-lag=0 leaves it"
+            if frames
+            else f"the sound is in step with the picture, as the model finds in {found_in}"
         )
-    if lag is not None and not lag.found:
+    elif lag is not None:
         notes.append(
             "too little tells by how much the sound comes late, so it was taken to be in step; if nobody seems to"
             " speak, try --sound-lag=80 and others"

@@ -109,6 +109,11 @@ class WorkFolder:
             self._write()
         return self.stages[name].found
 
+    def remove_if_nothing_was_done(self) -> None:
+        """Takes the folder away where no stage has ever left anything, as of a file that is no video."""
+        if not self._known and all(file.name in (STATE, LOCK) for file in self.folder.iterdir()):
+            shutil.rmtree(self.folder, ignore_errors=True)
+
     def _left_before(self) -> str:
         """The film and what the stages of this run left until now, as one SHA-256."""
         left = [FORMAT_VERSION, self._source["size_bytes"], self._source["modified_ns"]]
@@ -242,7 +247,11 @@ def open_work_folder(folder: Path, source: Path) -> Iterator[WorkFolder]:
             if not ours:
                 (folder / LOCK).unlink(missing_ok=True)  # nothing of us stays in a folder that was refused
             raise
-        yield work
+        try:
+            yield work
+        except AvfusionError:
+            work.remove_if_nothing_was_done()
+            raise
 
 
 def _record(fields: Mapping[str, Any]) -> StageRecord:

@@ -228,7 +228,9 @@ class IngestWriter:
         if self.clock.starts_s is None:
             yield "the audio stream is empty: the sound is zeros"
         if ends < self.num_frames:
-            yield f"no sound in the last {self.num_frames - ends} frames (from frame {ends} on): padded with zeros"
+            lacking = self.num_frames - ends
+            last = "last frame" if lacking == 1 else f"last {lacking} frames"
+            yield f"no sound in the {last} (from frame {ends} on): padded with zeros"
         beyond_s = (self.sound_samples - self.num_samples) / SAMPLE_RATE
         if beyond_s >= 1 / VIDEO_HZ:
             yield f"{beyond_s:.2f} s of sound behind the last picture were cut"

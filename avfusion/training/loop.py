@@ -116,9 +116,10 @@ class Trainer:
         """Trains to the end and returns the path of the best checkpoint."""
         parameters = sum(p.numel() for p in self.model.parameters())
         processes = f", {self.world.size} processes" if self.world.size > 1 else ""
+        epochs = "1 epoch" if self.epochs == 1 else f"{self.epochs} epochs"
         self._say(
             f"{parameters / 1e6:.2f} M parameters on {self.device}{processes}; {len(self.examples)} training tracks,"
-            f" {len(self.val_examples)} validation tracks, {self.epochs} epochs, {self.total_steps} steps"
+            f" {len(self.val_examples)} validation tracks, {epochs}, {self.total_steps} steps"
         )
         self._say(f"memory of a step, estimated: {step_memory(self.config)}")
         not_learnt = between_faces_not_learnt(self.config, list(self.examples.dataset.tracks))

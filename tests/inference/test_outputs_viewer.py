@@ -148,6 +148,7 @@ def test_a_lag_is_taken_out_of_the_page_s_sound_and_told(
     as_it_is, early, late = shown
     end = as_it_is.title
     assert end.endswith("s · 2 faces")
+    assert [scene.unmoved for scene in shown] == ["as recorded", "lag taken out", "lag taken out"]
     assert early.title == f"{end} · a lag of -80 ms taken out of the sound"
     assert late.title == f"{end} · a lag of 120 ms taken out of the sound"
     np.testing.assert_array_equal(late.sound[: -3 * 640], as_it_is.sound[3 * 640 :])

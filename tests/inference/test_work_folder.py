@@ -260,3 +260,26 @@ def test_a_state_that_names_a_stage_by_a_path_is_told(folder: Path, source: Path
     with pytest.raises(AvfusionError, match=r"state\.json is damaged; remove .* and run the same command again"):
         run(folder, source)
     assert texts(folder) == {FIRST: "film 1", SECOND: "result 1"}
+
+
+def test_a_film_that_cannot_be_read_leaves_no_folder_but_one_with_something_in_it_stays(
+    tmp_path: Path, source: Path
+) -> None:
+    out = tmp_path / "runs" / "talk"
+    with pytest.raises(AvfusionError, match="it failed"):
+        run(out, source, at_first=fails)
+    assert not out.exists()
+    with pytest.raises(AvfusionError, match="it failed"):
+        run(out, source, at_second=fails)
+    assert texts(out) == {FIRST: "film 1"}
+    assert run(out, source) == "first"
+
+    def half(*_: object) -> tuple[Mapping[str, Any], Sequence[Path]]:
+        (tmp_path / "half" / "media").mkdir()
+        (tmp_path / "half" / FIRST).write_text("some pictures")
+        raise AvfusionError("it failed")
+
+    with pytest.raises(AvfusionError, match="it failed"):
+        run(tmp_path / "half", source, at_first=half)
+    assert (tmp_path / "half" / FIRST).exists()
+    assert run(tmp_path / "half", source) == ""

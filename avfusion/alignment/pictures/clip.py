@@ -303,12 +303,18 @@ def _draw_heads(
         _write_beside(figure, map_axes, f"head {head + 1}", lag, lines)
 
 
+CLAIM_LENGTH = 34  # letters; more would run out of the picture
+
+
 def _first_claim(words: str) -> str:
     """What is said first of a head, with the first figure behind it: there is room for that beside a map."""
     claim, bracket, figures = words.split("), ")[0].partition(" (")
     if "), but " in words:
         return f"{claim}, but …"  # never without its reservation
-    return f"{claim} ({figures.split(',')[0].rstrip(')')})" if bracket else _shortened(claim.split(",")[0], 34)
+    with_figure = f"{claim} ({figures.split(',')[0].rstrip(')')})"
+    if bracket and len(with_figure) <= CLAIM_LENGTH:
+        return with_figure
+    return _shortened(claim.split(",")[0], CLAIM_LENGTH)
 
 
 def _write_beside(figure: Figure, axes: Axes, name: str, lag: str, lines: list[str]) -> None:

@@ -67,11 +67,12 @@ function drawControls() {
     }
   };
   list("faces", scene.faces.length > 1 ? scene.faces.map((_, i) => [i, "Face " + (i + 1)]) : [], state.face, (key) => choose({ face: key }));
+  $("label-key").style.display = scene.faces.some((any) => any.labelled) ? "" : "none";
   list("variants", variants().map((name) => [name, page.variants[name]]), state.variant, (key) => choose({ variant: key }));
   const all = shifts(), slider = $("shift");
   slider.min = 0; slider.max = Math.max(all.length - 1, 1); slider.value = all.indexOf(state.shift);
   slider.disabled = all.length < 2;
-  $("shift-text").textContent = all.length < 2 ? "not computed" : state.shift ? ms(state.shift) + (state.shift > 0 ? " (later)" : " (earlier)") : "as recorded";
+  $("shift-text").textContent = all.length < 2 ? "not computed" : state.shift ? ms(state.shift) + (state.shift > 0 ? " (later)" : " (earlier)") : scene.unmoved;
   slider.setAttribute("aria-valuetext", $("shift-text").textContent);
   rows.mel.text.textContent = (soundName() === "other" ? "of another clip" : "log-mel") + (state.shift ? ", moved " + ms(state.shift) : "");
   rows.heads.forEach((row, head) => {
@@ -142,7 +143,8 @@ function drawFace(row, one, index, from, to) {
   const y = (value) => top + 2 + (1 - value) * (tall - 4);
   context.strokeStyle = "#d5dbe1"; context.lineWidth = 1;
   for (const value of small ? [0, 1] : [0, 0.5, 1]) { context.beginPath(); context.moveTo(0, y(value)); context.lineTo(width, y(value)); context.stroke(); }
-  ticks(row.axis, small ? [] : chosen ? [[THUMB + 5, "label"], [y(1) + 2, "1"], [y(0.5), "0.5"], [y(0) - 2, "0"]] : [[THUMB + 5, "label"], [y(1) + 2, "1"], [y(0) - 2, "0"]]);
+  const label = one.labelled ? [[THUMB + 5, "label"]] : [];
+  ticks(row.axis, small ? [] : chosen ? [...label, [y(1) + 2, "1"], [y(0.5), "0.5"], [y(0) - 2, "0"]] : [...label, [y(1) + 2, "1"], [y(0) - 2, "0"]]);
   const line = (value, color, dash, thick) => {
     context.beginPath(); context.strokeStyle = color; context.setLineDash(dash); context.lineWidth = thick;
     for (let frame = 0; frame < one.frames; frame++) context.lineTo(x(shift(frame)), y(value(frame)));
@@ -152,7 +154,7 @@ function drawFace(row, one, index, from, to) {
   if (chosen && ablated) for (const head of state.off)
     line((frame) => without(head, frame), OF_HEAD[head % OF_HEAD.length], DASHES[head % DASHES.length], 2);
   row.side.replaceChildren();
-  element("div", "small", row.side, small ? "label, score" : "score").style.cssText = `position:absolute;top:${small ? 2 : top}px`;
+  element("div", "small", row.side, small && one.labelled ? "label, score" : "score").style.cssText = `position:absolute;top:${small ? 2 : top}px`;
   if (chosen && ablated) [...state.off].sort().slice(0, 4).forEach((head, place) => {
     const key = element("div", "", row.side, "without head " + (head + 1));
     key.style.cssText = `position:absolute;top:${top + 15 + 15 * place}px;color:${OF_HEAD[head % OF_HEAD.length]};font-weight:600`;

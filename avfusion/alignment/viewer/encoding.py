@@ -95,6 +95,7 @@ def encode_scene(scene: ViewerScene, detail: Detail, media: SceneMedia) -> dict[
     layers, heads = trained[0].shape[:2]
     return {
         "title": scene.title,
+        "unmoved": scene.unmoved,
         "fps": scene.fps,
         "key_hz": AUDIO_HZ,
         "frames": scene.num_frames,

@@ -107,6 +107,7 @@ class ViewerScene:
         words: for each layer and head, what the figures over the whole dataset say of it; empty: nothing is said.
         warnings: what to know before anything is read out of the maps.
         fps: video frames a second.
+        unmoved: what the page says of the sound at shift 0.
     """
 
     title: str
@@ -118,6 +119,7 @@ class ViewerScene:
     words: Sequence[Sequence[str]] = ()
     warnings: Sequence[str] = ()
     fps: int = VIDEO_HZ
+    unmoved: str = "as recorded"
 
     def __post_init__(self) -> None:
         frames = self.num_frames

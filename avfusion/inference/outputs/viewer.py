@@ -119,8 +119,10 @@ def _scenes(
         most_faces=MOST_FACES,
         move_untrained=False,
     )
+    unmoved = "lag taken out" if result.sound_lag_frames else "as recorded"
     return [
-        replace(scene, title=_title(result, stretch, scene)) for scene, stretch in zip(scenes, stretches, strict=True)
+        replace(scene, title=_title(result, stretch, scene), unmoved=unmoved)
+        for scene, stretch in zip(scenes, stretches, strict=True)
     ]
 
 

@@ -114,6 +114,7 @@ def test_a_head_that_mostly_hears_nothing_has_no_lag(heard: float) -> None:
         ("moves with the sound (slope 0.97, R² 0.99), but so does the untrained head", "moves with the sound, but …"),
         ("mostly null (93 % in speech), ΔAP −0.08", "mostly null (93 % in speech)"),
         ("slope not measured, ΔAP −0.08", "slope not measured"),
+        ("does not move with the sound (slope 0.12, R² 0.1), no fixed lag", "does not move with the sound"),
     ],
 )
 def test_the_first_claim_of_the_words_stands_beside_the_map(words: str, shown: str) -> None:
