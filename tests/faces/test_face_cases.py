@@ -121,7 +121,7 @@ def test_f06_missed_frames_are_filled_and_every_crop_is_of_its_own_frame(
 def test_f07_a_short_track_is_dropped_with_a_word_or_kept_on_demand(shared: Path, detector: Detector) -> None:
     tracks, report = tracks_of(shared, "face_9_frames_only", detector)
     assert not tracks
-    assert "dropped 1 tracks shorter than 10 frames (9 boxes)" in report.lines()
+    assert "dropped 1 track shorter than 10 frames (9 boxes)" in report.lines()
     (track,), _ = tracks_of(shared, "face_9_frames_only", detector, TrackSettings(shortest_frames=5))
     assert (track.start_frame, track.num_frames) == (30, 9)
 
