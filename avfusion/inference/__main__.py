@@ -145,7 +145,8 @@ def infer(options: argparse.Namespace) -> None:
     names = name_folders(videos)
     if len(videos) == 1 and not videos[0].exists() and not videos[0].is_symlink():  # before anything is loaded
         raise UsageError(f"no video file at {videos[0]}")
-    trained, finder = load_tools(options)
+    with stopped_at_once():
+        trained, finder = load_tools(options)
     failed: dict[Path, AvfusionError] = {}
     for number, video in enumerate(videos, start=1):
         if len(videos) > 1:
@@ -173,7 +174,10 @@ def infer(options: argparse.Namespace) -> None:
 
 @contextmanager
 def stopped_at_once() -> Iterator[None]:
-    """Ctrl-C ends the process here and now: in the middle of an import libraries take it for a fault of their own."""
+    """Ctrl-C ends the process here and now: in the middle of an import libraries take it for a fault of their own.
+
+    For what comes before the first film, where nothing is lost.
+    """
 
     def stop(*_: object) -> None:
         os.write(sys.stderr.fileno(), b"stopped by Ctrl-C\n")
