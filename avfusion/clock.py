@@ -6,6 +6,7 @@ seconds: video frame ``i`` and audio frame ``4 i`` share an instant. Every prepa
 """
 
 VIDEO_HZ = 25
+FRAME_MS = 1000 // VIDEO_HZ  # 40
 AUDIO_HZ = 100
 SAMPLE_RATE = 16_000
 SAMPLES_PER_VIDEO_FRAME = SAMPLE_RATE // VIDEO_HZ  # 640

@@ -36,7 +36,6 @@ from avfusion.files import whole_text_file
 from benchmarks.real_clips import (
     EACH,
     Asked,
-    Scenes,
     TalkingClip,
     ask,
     draws_of,
@@ -44,6 +43,7 @@ from benchmarks.real_clips import (
     seen_talkers,
 )
 from benchmarks.weighted_figures import compared, in_words, together
+from data_prep.clips_in_memory import Scenes
 
 SECONDS = 4.0
 ROLL_S = 0.6

@@ -23,7 +23,6 @@ import avfusion
 from avfusion.checkpoint import load_model
 from avfusion.clock import SAMPLES_PER_VIDEO_FRAME, VIDEO_HZ
 from avfusion.config import Config
-from avfusion.data.clips import Clip, Skipped
 from avfusion.data.compose import SILENT_PEAK
 from avfusion.data.examples import Examples
 from avfusion.errors import UsageError
@@ -32,10 +31,9 @@ from avfusion.files import sha256_of
 from avfusion.inference.film_lag import find_lag
 from avfusion.models import ActiveSpeakerDetector
 from avfusion.released import require_released
-from avfusion.robustness.clips import cut
 from avfusion.scoring import pick_device, score_tracks
-from avfusion.tracks import FaceTrack
 from data_prep.clip_tables import read_lags
+from data_prep.clips_in_memory import Scenes
 from data_prep.source_clips import ClipDecoder, ClipEntry, DecodedClip, list_clips, moved_back
 
 CROP_SIZE = 112
@@ -122,43 +120,6 @@ def _first(entry: ClipEntry, decoded: DecodedClip, frames: int) -> TalkingClip:
         decoded.has_sound,
     )
     return TalkingClip(entry.clip_id, entry.corpus, entry.talker, entry.split, part)
-
-
-class Scenes:
-    """A dataset in memory, as :class:`avfusion.data.clips.ClipDataset`.
-
-    Args:
-        name: of it.
-    """
-
-    def __init__(self, name: str) -> None:
-        self.name, self.skipped = name, Skipped()
-        self.tracks: list[FaceTrack] = []
-        self._clips: list[Clip] = []
-
-    def add(
-        self,
-        video_id: str,
-        crops: NDArray[np.uint8],
-        boxes: NDArray[np.float32],
-        audio: NDArray[np.float32],
-        speaking: NDArray[np.bool_],
-    ) -> int:
-        """Adds a face of a scene; faces of one ``video_id`` are seen together. Returns the number of its track."""
-        entity_id = f"{video_id}:{len(self.tracks)}"
-        self.tracks.append(FaceTrack(video_id, entity_id, 0.0, speaking, boxes, video_id))
-        self._clips.append(Clip(crops, audio, speaking))
-        return len(self.tracks) - 1
-
-    def part(self, indices: Sequence[int]) -> Scenes:
-        """Some of the tracks."""
-        some = Scenes(self.name)
-        some.tracks, some._clips = [self.tracks[i] for i in indices], [self._clips[i] for i in indices]
-        return some
-
-    def read(self, index: int, first_frame: int = 0, num_frames: int | None = None) -> Clip:
-        """A stretch of a track."""
-        return cut(self._clips[index], first_frame, num_frames)
 
 
 @dataclass(frozen=True)

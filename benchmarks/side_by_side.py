@@ -30,8 +30,9 @@ from avfusion.data.compose import Scene, SourceClip, compose_scene, still_order,
 from avfusion.data.compose_plan import ClipFacts, Recipe
 from avfusion.errors import CommandParser, UsageError, run_command
 from avfusion.files import whole_text_file
-from benchmarks.real_clips import Asked, Scenes, TalkingClip, ask, draws_of, read_talking, seen_talkers
+from benchmarks.real_clips import Asked, TalkingClip, ask, draws_of, read_talking, seen_talkers
 from benchmarks.weighted_figures import Frames, compared, in_words, together
+from data_prep.clips_in_memory import Scenes
 
 SECONDS = 6.0
 STILL, MOVES, BOTH = "one talks, the other keeps still", "one talks, the other moves unheard", "both talk"

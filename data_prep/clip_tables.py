@@ -17,6 +17,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from avfusion.errors import AvfusionError, UsageError
+from avfusion.inference.settings import FARTHEST_LAG_MS
 
 Boxes = dict[int, tuple[float, float, float, float]]  # frame to x1, y1, x2, y2 in pixels
 
@@ -25,7 +26,6 @@ ALIGN_UNITS_PER_S = 25_000
 CLIP_COLUMNS = ("path", "corpus", "talker", "split")
 BOX_COLUMNS = ("path", "frame", "x1", "y1", "x2", "y2")
 LAG_COLUMNS = ("talker", "lag_ms")
-FARTHEST_LAG_MS = 1000
 BOXES_FORMAT = "path,frame,x1,y1,x2,y2 (path relative to the folder, frame counted from 0, box in pixels)"
 
 

@@ -19,15 +19,13 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-from avfusion.data.clips import Clip, Skipped
 from avfusion.errors import AvfusionError, CommandParser, UsageError, run_command
 from avfusion.faces.crop import CROP_SCALE
 from avfusion.files import whole_text_file
 from avfusion.inference.film_lag import FilmLag, find_lag
 from avfusion.inference.trained import open_trained
-from avfusion.robustness.clips import cut
 from avfusion.scoring import pick_device
-from avfusion.tracks import FaceTrack
+from data_prep.clips_in_memory import Scenes
 from data_prep.source_clips import ClipDecoder, ClipEntry, DecodedClip, list_clips
 
 COLUMNS = ("talker", "lag_ms", "found", "stretches", "evidence")
@@ -70,8 +68,10 @@ def find_lags(options: argparse.Namespace) -> None:
     rows: dict[str, FilmLag] = {}
     by_talker = {talker: [one for one in entries if one.talker == talker] for talker in {e.talker for e in entries}}
     for talker, clips in tqdm(sorted(by_talker.items()), desc="talkers", unit="talker", disable=None):
-        heard = list(_with_sound(decoder, clips))
-        rows[talker] = find_lag(trained.model, DecodedClips(talker, heard), trained.config, device)
+        films = Scenes(talker)
+        for number, clip in enumerate(_with_sound(decoder, clips)):
+            films.add(f"{talker}/{number}", clip.crops, clip.boxes_xyxy, clip.audio, clip.speaking)
+        rows[talker] = find_lag(trained.model, films, trained.config, device)
     with whole_text_file(options.out) as file:
         table = csv.writer(file, lineterminator="\n")
         table.writerow(COLUMNS)
@@ -104,27 +104,6 @@ def _of_corpora(entries: Sequence[ClipEntry], corpora: str | None) -> list[ClipE
         if corpus not in known:
             raise UsageError(f"--corpora names {corpus!r}, which no clip has; expected some of {', '.join(known)}")
     return [entry for entry in entries if entry.corpus in wanted]
-
-
-class DecodedClips:
-    """Clips in memory as a dataset, each a film of its own.
-
-    Args:
-        name: of the dataset.
-        clips: decoded.
-    """
-
-    def __init__(self, name: str, clips: Sequence[DecodedClip]) -> None:
-        self.name, self.skipped = name, Skipped()
-        self.tracks: Sequence[FaceTrack] = [
-            FaceTrack(f"{name}/{number}", f"{name}/{number}:0", 0.0, clip.speaking, clip.boxes_xyxy, f"{name}/{number}")
-            for number, clip in enumerate(clips)
-        ]
-        self._clips = [Clip(clip.crops, clip.audio, clip.speaking) for clip in clips]
-
-    def read(self, index: int, first_frame: int = 0, num_frames: int | None = None) -> Clip:
-        """A stretch of a clip."""
-        return cut(self._clips[index], first_frame, num_frames)
 
 
 if __name__ == "__main__":

@@ -20,9 +20,10 @@ from pathlib import Path
 
 import numpy as np
 
+from avfusion.clock import FRAME_MS
 from avfusion.config import DataConfig
 from avfusion.data.annotations import Annotation, read_annotations, write_source_labels
-from avfusion.data.frame_grid import FRAME_MS, to_grid
+from avfusion.data.frame_grid import to_grid
 from avfusion.data.open import open_splits
 from avfusion.data.prepared_writer import LeftOut, PreparedWriter
 from avfusion.data.talknet.dataset import CROP_SIZE, TalkNetDataset, key_of

@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from avfusion.config import Config
-from benchmarks.real_clips import Asked, Scenes, TalkingClip
+from benchmarks.real_clips import Asked, TalkingClip
+from data_prep.clips_in_memory import Scenes
 from data_prep.source_clips import DecodedClip
 
 SIDE = 16

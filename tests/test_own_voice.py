@@ -17,7 +17,8 @@ from avfusion.errors import run_command
 from avfusion.files import sha256_of
 from avfusion.models import ActiveSpeakerDetector, build_model
 from benchmarks import own_voice
-from benchmarks.real_clips import LEFT_OUT_TALKERS, Asked, Scenes, seen_talkers, wanted_clips
+from benchmarks.real_clips import LEFT_OUT_TALKERS, Asked, seen_talkers, wanted_clips
+from data_prep.clips_in_memory import Scenes
 from tests.data_prep.test_compose_command import ALIGN, write_clip
 from tests.inference.test_film_lag import Reader, film
 from tests.made_clips import Rule, a_clip

@@ -12,14 +12,13 @@ from collections.abc import Iterable
 import numpy as np
 from numpy.typing import NDArray
 
-from avfusion.clock import VIDEO_HZ
+from avfusion.clock import FRAME_MS
 from avfusion.data.annotations import Annotation
 from avfusion.data.box_rule import without_area
 from avfusion.errors import AvfusionError, UsageError
 from avfusion.tracks import GridTrack
 
 MAX_GAP_S = 0.2  # five frames; also the distance of ASW's rows
-FRAME_MS = 1000 // VIDEO_HZ
 FEWEST_STEPS = 10  # from row to row of a face: fewer do not tell at what rate a film is annotated
 ROUNDING_MS = 10  # of AVA's stamps: a gap may read as so much longer than it is
 

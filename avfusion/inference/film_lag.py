@@ -26,7 +26,7 @@ import torch
 from numpy.typing import NDArray
 from tqdm import tqdm
 
-from avfusion.clock import SAMPLE_RATE, SAMPLES_PER_VIDEO_FRAME, VIDEO_HZ
+from avfusion.clock import FRAME_MS, SAMPLE_RATE, SAMPLES_PER_VIDEO_FRAME
 from avfusion.config import Config
 from avfusion.data.batching import collate
 from avfusion.data.clips import Clip, ClipDataset
@@ -75,12 +75,12 @@ class FilmLag:
     def facts(self) -> dict[str, Any]:
         """What the report says of it, ready for JSON."""
         return {
-            "ms": 1000 * self.frames // VIDEO_HZ,
+            "ms": FRAME_MS * self.frames,
             "found": self.found,
             "stretches": self.stretches,
             "evidence": round(self.evidence, 2),
             "similarity_by_ms": {
-                str(1000 * (move - FARTHEST) // VIDEO_HZ): round(value, 4) for move, value in enumerate(self.similarity)
+                str(FRAME_MS * (move - FARTHEST)): round(value, 4) for move, value in enumerate(self.similarity)
             },
         }
 

@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from avfusion.clock import VIDEO_HZ
+from avfusion.clock import FRAME_MS
 from avfusion.errors import UsageError
 from avfusion.faces.detect import Detector
 from avfusion.faces.track_records import DetectedTrack
@@ -203,7 +203,7 @@ class _Run:
         self, film: Ingested, tracks: Sequence[DetectedTrack], notes: tuple[str, ...], facts: dict[str, Any]
     ) -> Result:
         raw = load_scores(self.folder / SCORES)
-        lag_frames = round(facts["sound_lag"]["ms"] * VIDEO_HZ / 1000)
+        lag_frames = facts["sound_lag"]["ms"] // FRAME_MS
         start, end = (frame - lag_frames for frame in _heard(film))  # what is seen when the sound was made
         faces = tuple(
             ScoredFace(

@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from avfusion.clock import VIDEO_HZ
+from avfusion.clock import FRAME_MS, VIDEO_HZ
 from avfusion.config import Config
 from avfusion.data.clips import Clip, ClipDataset, Skipped
 from avfusion.data.examples import Examples
@@ -69,23 +69,9 @@ def score_faces(
     config = replace(config, data=replace(config.data, workers=0, cache_gb=0.0))
     prepared = PreparedDataset(root, SPLIT)
     lag = find_lag(model, prepared, config, device) if lag_ms is None else None
-    frames = lag.frames if lag is not None else round((lag_ms or 0) * VIDEO_HZ / 1000)
+    frames = lag.frames if lag is not None else (lag_ms or 0) // FRAME_MS
     dataset = MovedSound(prepared, audio, frames)
-    notes = []
-    if lag is not None and lag.found:
-        found_in = "1 stretch" if lag.stretches == 1 else f"{lag.stretches} stretches"
-        order = f"about {abs(frames) * 1000 // VIDEO_HZ} ms {'after' if frames > 0 else 'before'} the picture"
-        notes.append(
-            f"the sound comes {order}, as the model finds in {found_in}, and was moved back for the scores;"
-            " --sound-lag=0 leaves it"
-            if frames
-            else f"the sound is in step with the picture, as the model finds in {found_in}"
-        )
-    elif lag is not None:
-        notes.append(
-            "too little tells by how much the sound comes late, so it was taken to be in step; if nobody seems to"
-            " speak, try --sound-lag=80 and others"
-        )
+    notes = [] if lag is None else [_told(lag)]
     pieces = Pieces(dataset, LONGEST_S)
     if context_frames(config.model) is not None or len(pieces.tracks) == len(dataset.tracks):
         scores = score_tracks(model, Examples(dataset, config.data), config, device, label="scores")
@@ -104,6 +90,23 @@ def score_faces(
             )
     of = {track.entity_id: values for track, values in zip(dataset.tracks, scores, strict=True)}
     return Scored(of, lag, tuple(notes))
+
+
+def _told(lag: FilmLag) -> str:
+    """What was found of the lag, in a sentence."""
+    if not lag.found:
+        return (
+            "too little tells by how much the sound comes late, so it was taken to be in step; if nobody seems to"
+            " speak, try --sound-lag=80 and others"
+        )
+    found_in = "1 stretch" if lag.stretches == 1 else f"{lag.stretches} stretches"
+    if lag.frames == 0:
+        return f"the sound is in step with the picture, as the model finds in {found_in}"
+    order = f"about {FRAME_MS * abs(lag.frames)} ms {'after' if lag.frames > 0 else 'before'} the picture"
+    return (
+        f"the sound comes {order}, as the model finds in {found_in}, and was moved back for the scores;"
+        " --sound-lag=0 leaves it"
+    )
 
 
 @dataclass(frozen=True)

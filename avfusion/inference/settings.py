@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from avfusion.clock import VIDEO_HZ
+from avfusion.clock import FRAME_MS
 from avfusion.errors import UsageError
 
 LONGEST_SMOOTHING_S = 10.0
 MOST_THREADS = 1024
-FRAME_MS = 1000 // VIDEO_HZ
 FARTHEST_LAG_MS = 1000
 
 

@@ -31,10 +31,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from avfusion.clock import SAMPLE_RATE, SAMPLES_PER_VIDEO_FRAME
+from avfusion.clock import FRAME_MS, SAMPLE_RATE, SAMPLES_PER_VIDEO_FRAME
 from avfusion.data.annotations import Annotation, read_annotations
 from avfusion.data.clips import Clip, Skipped
-from avfusion.data.frame_grid import FRAME_MS, nearest_rows, to_grid
+from avfusion.data.frame_grid import nearest_rows, to_grid
 from avfusion.data.talknet.tables import LoaderRow, read_loader
 from avfusion.errors import AvfusionError, UsageError
 from avfusion.media.audio import num_samples_of, read_audio

@@ -30,7 +30,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from avfusion.clock import VIDEO_HZ
+from avfusion.clock import FRAME_MS, VIDEO_HZ
 from avfusion.errors import AvfusionError
 from avfusion.evaluation.bootstrap import bootstrap_interval
 from avfusion.evaluation.protocols.columbia_labels import MEAN_OF, ColumbiaLabels
@@ -265,7 +265,7 @@ def _notes(
         notes.append("scores outside 0..1: taken as logits, threshold 0")
     if off_grid:
         notes.append(f"{off_grid} of {len(scores)} score rows lie between 25 fps frames, {superseded} of them left out")
-    frame = frame_at_25(labels.frame) * (1000 // VIDEO_HZ)
+    frame = frame_at_25(labels.frame) * FRAME_MS
     half_ms = 500 // VIDEO_HZ
     outside = (frame < scores.timestamp_ms.min() - half_ms) | (frame > scores.timestamp_ms.max() + half_ms)
     if outside.any():

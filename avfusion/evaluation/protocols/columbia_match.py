@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from avfusion.clock import VIDEO_HZ
+from avfusion.clock import FRAME_MS, VIDEO_HZ
 from avfusion.evaluation.groups import group_index
 from avfusion.evaluation.join import SAME_FRAME_MS
 from avfusion.evaluation.protocols.columbia_labels import ColumbiaLabels
@@ -82,7 +82,7 @@ def scores_by_frame(scores: ScoreTable) -> FrameScores:
     refuse_pixels(scores)
     refuse_duplicates(scores)
     frame = np.rint(scores.timestamp_ms * (VIDEO_HZ / 1000)).astype(np.int64)
-    distance_ms = np.abs(scores.timestamp_ms - frame * (1000 // VIDEO_HZ))
+    distance_ms = np.abs(scores.timestamp_ms - frame * FRAME_MS)
     track, _ = group_index(scores.entity_id)
     order = np.lexsort((scores.timestamp_ms, distance_ms, track, frame))
     again = (np.diff(track[order]) == 0) & (np.diff(frame[order]) == 0)

@@ -16,7 +16,7 @@ from torch import nn
 
 from avfusion.alignment.viewer.page import ViewerScene, write_viewer
 from avfusion.alignment.viewer.scenes import build_scenes
-from avfusion.clock import VIDEO_HZ
+from avfusion.clock import FRAME_MS, VIDEO_HZ
 from avfusion.config import Config
 from avfusion.data.examples import Examples
 from avfusion.data.prepared import PreparedDataset
@@ -129,6 +129,6 @@ def _scenes(
 def _title(result: Result, stretch: Stretch, scene: ViewerScene) -> str:
     """The film, the seconds of it, how many faces are shown, and by how much the sound that is shown was moved."""
     faces = f"{len(scene.faces)} face{'s' if len(scene.faces) > 1 else ''}"
-    lag_ms = round(1000 * result.sound_lag_frames / VIDEO_HZ)
+    lag_ms = FRAME_MS * result.sound_lag_frames
     lag = f" · a lag of {lag_ms} ms taken out of the sound" if lag_ms else ""
     return f"{result.video_id} · {stretch.first / VIDEO_HZ:.2f} to {stretch.end / VIDEO_HZ:.2f} s · {faces}{lag}"
